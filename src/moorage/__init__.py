@@ -1,0 +1,1 @@
+"""The execution layer for AI agents."""
