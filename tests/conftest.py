@@ -1,0 +1,55 @@
+"""What every test may rely on: one event loop, and services that are there or named as missing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Mapping
+
+import pytest
+
+INSTALL_HINT = "scripts/install-test-services installs what the tests need"
+
+
+def _has_landlock() -> bool:
+    """Return whether the kernel confines as Moorage needs it: Landlock ABI 3 or newer."""
+    from moorage.confine.landlock import abi  # noqa: PLC0415 - only the tests that ask pay for it
+
+    return abi() >= 3
+
+
+def _has_command(name: str) -> Callable[[], bool]:
+    return lambda: shutil.which(name) is not None
+
+
+SERVICES: Mapping[str, Callable[[], bool]] = {
+    "git": _has_command("git"),
+    "landlock": _has_landlock,
+    "rg": _has_command("rg"),
+    "root": lambda: os.geteuid() == 0,
+}
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    """Run every async test on asyncio, the loop that Moorage is built on."""
+    return "asyncio"
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Honour ``@pytest.mark.needs("rg", ...)``: a missing service skips, under ``CI=true`` it fails."""
+    for marker in item.iter_markers("needs"):
+        for service in marker.args:
+            if service not in SERVICES:
+                raise pytest.UsageError(
+                    f"unknown service {service!r}; known: {', '.join(SERVICES)}"
+                )
+            if not SERVICES[service]():
+                _report_missing(service)
+
+
+def _report_missing(service: str) -> None:
+    reason = f"this machine has no {service}; {INSTALL_HINT}"
+    if os.environ.get("CI") == "true":
+        pytest.fail(f"{reason} (a skip under CI=true is a failure)", pytrace=False)
+    pytest.skip(reason)
