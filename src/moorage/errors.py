@@ -43,6 +43,12 @@ class ConfigError(ExecutionError):
         self.path = path
 
 
+class NotFound(ConfigError):
+    """No environment, profile or session has the name that was given; nothing happened."""
+
+    code = "not_found"
+
+
 class ProvisionError(ExecutionError):
     """No environment could be had; nothing ran."""
 
