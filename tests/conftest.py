@@ -37,7 +37,7 @@ def anyio_backend() -> str:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Honour ``@pytest.mark.needs("rg", ...)``: a missing service skips, under ``CI=true`` it fails."""
+    """Honour ``@pytest.mark.needs("rg")``: a missing service skips; under ``CI=true`` it fails."""
     for marker in item.iter_markers("needs"):
         for service in marker.args:
             if service not in SERVICES:
