@@ -1,0 +1,1 @@
+"""The face a model sees: argument types, limits and wording of results, one tool per file."""

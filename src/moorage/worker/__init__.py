@@ -1,0 +1,1 @@
+"""Providers: what a worker serves inside an environment."""

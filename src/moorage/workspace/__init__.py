@@ -1,0 +1,1 @@
+"""Abilities on a directory tree, typed, unaware of models and wire."""
