@@ -1,1 +1,90 @@
-"""The execution layer for AI agents."""
+"""The execution layer for AI agents: a workspace in whatever environment the user chose.
+
+Public names are resolved when they are first used, so that ``import moorage`` stays cheap::
+
+    async with moorage.open_session() as session:
+        result = await session.run("pytest -q")
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from moorage.app.application import open_session
+    from moorage.errors import (
+        BackendUnavailable,
+        ConfigError,
+        ConfinementUnavailable,
+        ConnectionLost,
+        EnvironmentDied,
+        ExecutionError,
+        InvalidArguments,
+        OutcomeUnknown,
+        ProtocolMismatch,
+        ProvisionError,
+        Refused,
+        ShutdownIncomplete,
+        ToolFailed,
+        UnknownTool,
+        WorkerFailure,
+    )
+    from moorage.host.results import Artifact, CommandResult, FileChange, FileChanged, FileText
+    from moorage.host.session import Session
+    from moorage.policy.permission import PermissionMode
+    from moorage.protocol.tool_calls import ContentPart, ToolResult
+
+__all__ = [
+    "Artifact",
+    "BackendUnavailable",
+    "CommandResult",
+    "ConfigError",
+    "ConfinementUnavailable",
+    "ConnectionLost",
+    "ContentPart",
+    "EnvironmentDied",
+    "ExecutionError",
+    "FileChange",
+    "FileChanged",
+    "FileText",
+    "InvalidArguments",
+    "OutcomeUnknown",
+    "PermissionMode",
+    "ProtocolMismatch",
+    "ProvisionError",
+    "Refused",
+    "Session",
+    "ShutdownIncomplete",
+    "ToolFailed",
+    "ToolResult",
+    "UnknownTool",
+    "WorkerFailure",
+    "open_session",
+]
+
+_ROOMS = {
+    "open_session": "moorage.app.application",
+    "Session": "moorage.host.session",
+    "PermissionMode": "moorage.policy.permission",
+    "ContentPart": "moorage.protocol.tool_calls",
+    "ToolResult": "moorage.protocol.tool_calls",
+    **dict.fromkeys(
+        ("Artifact", "CommandResult", "FileChange", "FileChanged", "FileText"),
+        "moorage.host.results",
+    ),
+}
+
+
+def __getattr__(name: str) -> object:
+    """Import the room that holds a public name, the first time the name is used."""
+    if name not in __all__:
+        raise AttributeError(f"module 'moorage' has no attribute {name!r}")
+    value: object = getattr(import_module(_ROOMS.get(name, "moorage.errors")), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """Return the public names."""
+    return __all__

@@ -1,0 +1,1 @@
+"""The composition root: where configuration, state and the rooms below are put together."""

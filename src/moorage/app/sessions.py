@@ -1,0 +1,98 @@
+"""What a user can see and change of saved sessions."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+
+import msgspec
+
+from moorage.app.application import RECORD, existing_folder
+from moorage.app.home import Home
+from moorage.host.record import CallRecord, read_calls
+from moorage.host.session_store import Selection, SessionStore
+from moorage.policy.permission import parse_mode
+
+
+class SessionSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """One saved session, as a list shows it."""
+
+    id: str
+    name: str
+    environment: str
+    workspace: str
+    mode: str
+    writable_roots: tuple[str, ...]
+    created_at: datetime
+    updated_at: datetime
+    calls: int
+
+
+def list_sessions(home: Home) -> list[SessionSummary]:
+    """Return the saved sessions, oldest first."""
+    store = SessionStore(home.sessions)
+    return [summary_of(store, selection) for selection in store.all()]
+
+
+def summary_of(store: SessionStore, selection: Selection) -> SessionSummary:
+    """Return what a list shows of one session."""
+    record = store.folder(selection.id) / RECORD
+    has_record = record.exists()
+    updated = (
+        datetime.fromtimestamp(record.stat().st_mtime, UTC) if has_record else selection.created_at
+    )
+    return SessionSummary(
+        id=selection.id,
+        name=selection.name,
+        environment=selection.environment,
+        workspace=selection.workspace,
+        mode=selection.mode.value,
+        writable_roots=selection.writable_roots,
+        created_at=selection.created_at,
+        updated_at=updated,
+        calls=record.read_bytes().count(b"\n") if has_record else 0,
+    )
+
+
+def read_record(home: Home, session: str) -> Iterator[CallRecord]:
+    """Yield the calls of the session with this id or name.
+
+    Raises:
+        ConfigError: there is no such session.
+    """
+    store = SessionStore(home.sessions)
+    return read_calls(store.folder(store.load(session).id) / RECORD)
+
+
+def remove_session(home: Home, session: str) -> None:
+    """Delete what is kept of the session with this id or name.
+
+    Raises:
+        ConfigError: there is no such session.
+    """
+    SessionStore(home.sessions).remove(session)
+
+
+def configure_session(
+    home: Home,
+    session: str,
+    *,
+    mode: str | None = None,
+    add_writable_roots: Sequence[str | os.PathLike[str]] = (),
+) -> Selection:
+    """Change what the user granted a session; it counts from the session's next opening.
+
+    Raises:
+        ConfigError: there is no such session, mode or folder.
+    """
+    store = SessionStore(home.sessions)
+    saved = store.load(session)
+    added = [str(existing_folder(root, "writable_roots")) for root in add_writable_roots]
+    changed = msgspec.structs.replace(
+        saved,
+        mode=saved.mode if mode is None else parse_mode(mode),
+        writable_roots=tuple(dict.fromkeys([*saved.writable_roots, *added])),
+    )
+    store.save(changed)
+    return changed

@@ -1,0 +1,127 @@
+"""Copies published files home: reads the worker's snapshot and keeps it with the session."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+from pathlib import Path
+from typing import Any
+
+import anyio
+import msgspec
+
+from moorage.connection.host_end import HostConnection
+from moorage.errors import ExecutionError, RemoteProtocolViolation
+from moorage.host.results import Artifact
+from moorage.protocol.exports import ExportCloseRequest, ExportReadReply, ExportReadRequest
+from moorage.protocol.tool_calls import ArtifactPart, ContentPart, ToolResult
+
+LARGEST_ARTIFACT_BYTES = 256 * 1024 * 1024
+CLOSE_SECONDS = 5.0
+
+
+class Offer(msgspec.Struct, frozen=True, kw_only=True):
+    """What the worker says of a snapshot: its token, a plain file name, and its size in bytes."""
+
+    execution_export: str
+    name: str
+    size: int
+
+
+async def collect(connection: HostConnection, result: ToolResult, folder: Path) -> ToolResult:
+    """Return ``result`` with its offer replaced by the copy that now lies in ``folder``.
+
+    Raises:
+        RemoteProtocolViolation: the offer is malformed, or the snapshot is longer or shorter than
+            it says. The remote side is told to drop the snapshot all the same.
+    """
+    offer = _offer(result)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    staged = folder / f".{secrets.token_hex(8)}"
+    try:
+        digest = await _download(connection, offer, staged)
+        kept = _free_name(folder, offer.name)
+        staged.rename(kept)
+    finally:
+        staged.unlink(missing_ok=True)
+        await _close(connection, offer)
+    return _published(Artifact(name=offer.name, path=kept, sha256=digest, size_bytes=offer.size))
+
+
+def artifact_of(result: ToolResult) -> Artifact:
+    """Return the artifact that a collected result tells of."""
+    return msgspec.convert(result.structured_content, Artifact, strict=False)
+
+
+def _offer(result: ToolResult) -> Offer:
+    try:
+        offer = msgspec.json.decode(result.text, type=Offer)
+    except msgspec.DecodeError as error:
+        raise RemoteProtocolViolation(f"the worker's export is malformed: {error}.") from error
+    is_plain = offer.name not in {"", ".", ".."} and not set(offer.name) & {"/", "\0"}
+    if not (offer.execution_export and is_plain and 0 <= offer.size <= LARGEST_ARTIFACT_BYTES):
+        raise RemoteProtocolViolation("the worker's export has no token, plain name or legal size.")
+    return offer
+
+
+async def _download(connection: HostConnection, offer: Offer, staged: Path) -> str:
+    digest, offset = hashlib.sha256(), 0
+    descriptor = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        while True:
+            request = ExportReadRequest(token=offer.execution_export, offset=offset)
+            reply = await connection.request("export/read", request, ExportReadReply)
+            offset += len(reply.data)
+            if offset > offer.size or not (reply.data or reply.eof):
+                raise RemoteProtocolViolation("the export is longer than it says, or stalls.")
+            digest.update(reply.data)
+            file.write(reply.data)
+            if reply.eof:
+                break
+    if offset != offer.size:
+        raise RemoteProtocolViolation(f"the export ended at {offset} of {offer.size} bytes.")
+    return digest.hexdigest()
+
+
+async def _close(connection: HostConnection, offer: Offer) -> None:
+    """Tell the worker to drop the snapshot; it drops it with its own end at the latest."""
+    request = ExportCloseRequest(token=offer.execution_export)
+    with anyio.move_on_after(CLOSE_SECONDS, shield=True):
+        try:
+            await connection.request("export/close", request, msgspec.Raw)
+        except ExecutionError:
+            return
+
+
+def _free_name(folder: Path, name: str) -> Path:
+    stem, suffix = os.path.splitext(name)
+    candidate, number = folder / name, 1
+    while candidate.exists():
+        candidate, number = folder / f"{stem}-{number}{suffix}", number + 1
+    return candidate
+
+
+def _published(artifact: Artifact) -> ToolResult:
+    structured: dict[str, Any] = {
+        "action": "present_artifact",
+        "name": artifact.name,
+        "path": str(artifact.path),
+        "sha256": artifact.sha256,
+        "size_bytes": artifact.size_bytes,
+    }
+    link = ContentPart(
+        type="resource_link",
+        name=artifact.name,
+        uri=artifact.path.as_uri(),
+        artifact=ArtifactPart(
+            placement="inline",
+            ref=str(artifact.path),
+            sha256=artifact.sha256,
+            size_bytes=artifact.size_bytes,
+        ),
+    )
+    text = f"Published {artifact.name} ({artifact.size_bytes} bytes)."
+    return ToolResult(
+        content=(ContentPart(type="text", text=text), link), structured_content=structured
+    )

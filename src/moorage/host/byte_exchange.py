@@ -1,0 +1,98 @@
+"""Files and command input of any size over ``moorage.bytes.v1``, one bounded frame at a time."""
+
+from __future__ import annotations
+
+from moorage.connection.host_end import HostConnection
+from moorage.errors import ProtocolMismatch
+from moorage.policy.permission import PermissionMode
+from moorage.protocol.binding import BYTES
+from moorage.protocol.files import (
+    FileReadReply,
+    FileReadRequest,
+    FileWriteReply,
+    FileWriteRequest,
+    InputWriteReply,
+    InputWriteRequest,
+)
+
+FRAME_BYTES = 1024 * 1024
+
+
+async def read_bytes(
+    connection: HostConnection, path: str, actor: str, mode: PermissionMode
+) -> bytes:
+    """Return the bytes of one file.
+
+    Raises:
+        ProtocolMismatch: the worker does not offer the capability.
+    """
+    _require(connection)
+    parts: list[bytes] = []
+    offset = 0
+    while True:
+        request = FileReadRequest(
+            path=path,
+            actor=actor,
+            permission_mode=mode.value,
+            offset=offset,
+            max_bytes=FRAME_BYTES,
+        )
+        reply = await connection.request("file/read", request, FileReadReply)
+        parts.append(reply.data)
+        offset += len(reply.data)
+        if reply.eof:
+            return b"".join(parts)
+
+
+async def write_bytes(
+    connection: HostConnection, path: str, data: bytes, actor: str, mode: PermissionMode
+) -> None:
+    """Replace the bytes of one file; the file changes with the last frame, as a whole.
+
+    Raises:
+        ProtocolMismatch: the worker does not offer the capability.
+    """
+    _require(connection)
+    upload = ""
+    for offset, part, is_last in _frames(data):
+        request = FileWriteRequest(
+            path=path,
+            actor=actor,
+            permission_mode=mode.value,
+            upload=upload,
+            offset=offset,
+            data=part,
+            eof=is_last,
+        )
+        reply = await connection.request("file/write", request, FileWriteReply)
+        upload = reply.upload
+
+
+async def upload_input(connection: HostConnection, data: bytes) -> str:
+    """Upload the standard input of a command and return the token that names it.
+
+    Raises:
+        ProtocolMismatch: the worker does not offer the capability.
+    """
+    _require(connection)
+    upload = ""
+    for offset, part, is_last in _frames(data):
+        request = InputWriteRequest(upload=upload, offset=offset, data=part, eof=is_last)
+        upload = (await connection.request("input/write", request, InputWriteReply)).upload
+    return upload
+
+
+def _frames(data: bytes) -> list[tuple[int, bytes, bool]]:
+    starts = range(0, max(len(data), 1), FRAME_BYTES)
+    return [
+        (start, data[start : start + FRAME_BYTES], start + FRAME_BYTES >= len(data))
+        for start in starts
+    ]
+
+
+def _require(connection: HostConnection) -> None:
+    if BYTES not in connection.capabilities:
+        raise ProtocolMismatch(
+            f"the worker does not offer {BYTES}, so bytes cannot travel.",
+            hint="Use a worker of the same version as the host.",
+        )

@@ -1,0 +1,150 @@
+"""One environment of one session: its identity, and the connection that is opened when needed."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+from collections.abc import Mapping
+from typing import TypeVar
+
+import anyio
+import msgspec
+from anyio.abc import TaskGroup
+
+from moorage.backends.backend import Backend, Placement
+from moorage.backends.profile import Profile
+from moorage.connection.host_end import HostConnection
+from moorage.errors import ConfigError, ConnectionLost
+from moorage.protocol.binding import PROTOCOL_VERSION, Binding
+from moorage.protocol.secret import Secret
+
+T = TypeVar("T")
+
+_WORLD = (
+    "backend",
+    "image",
+    "host",
+    "port",
+    "user",
+    "workspace",
+    "host_workspace",
+    "mount_read_only",
+    "network",
+    "cpus",
+    "memory_mb",
+    "shared",
+    "persistent",
+)
+
+
+def identity_of(store: str, session: str, profile: Profile) -> str:
+    """Return the identity of the environment: only what defines the world enters it."""
+    world = {field: getattr(profile, field) for field in _WORLD}
+    owner = "shared" if profile.shared else session
+    described = [store, owner, sorted(profile.forward_env), world]
+    return f"moorage-{hashlib.sha256(msgspec.json.encode(described)).hexdigest()[:32]}"
+
+
+def forwarded(profile: Profile, variables: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Return the values of the variables that the profile forwards.
+
+    Raises:
+        ConfigError: one of them is not set; nothing has been provisioned.
+    """
+    missing = [name for name in profile.forward_env if name not in variables]
+    if missing:
+        raise ConfigError(
+            f"the profile forwards {', '.join(missing)}, which is not set here.",
+            path="forward_env",
+            hint="Set it, or take it out of the profile.",
+        )
+    return {name: variables[name] for name in profile.forward_env}
+
+
+class Environment:
+    """Opens the connection when it is first needed and again after it was lost.
+
+    A call that was in flight when the connection broke is never sent again.
+    """
+
+    def __init__(self, backend: Backend, placement: Placement, tasks: TaskGroup) -> None:
+        """Keep what is needed to open; nothing is started yet."""
+        self._backend = backend
+        self._placement = placement
+        self._tasks = tasks
+        self._token = Secret(secrets.token_hex(32))
+        self._variables = forwarded(placement.profile)
+        self._lock = anyio.Lock()
+        self._connection: HostConnection | None = None
+        self._is_closed = False
+
+    @property
+    def placement(self) -> Placement:
+        """Return what the backend is asked for."""
+        return self._placement
+
+    async def connection(self) -> HostConnection:
+        """Return a working connection, opening one when there is none.
+
+        Raises:
+            ConnectionLost: this environment was closed.
+            ProvisionError: no environment could be had.
+        """
+        current = self._connection
+        if current is not None and current.failure is None:
+            return current
+        async with self._lock:
+            if self._is_closed:
+                raise ConnectionLost("the session is closed.")
+            if self._connection is not None and self._connection.failure is None:
+                return self._connection
+            await self._drop()
+            self._connection = await self._open()
+            return self._connection
+
+    async def replace(self, placement: Placement) -> None:
+        """Close the connection; the next call opens one for ``placement``."""
+        async with self._lock:
+            await self._drop()
+            self._placement = placement
+
+    async def aclose(self) -> None:
+        """Close for good: end the worker in good order, then let go of the environment.
+
+        Raises:
+            ShutdownIncomplete: the grace ran out; the environment is left for inspection.
+        """
+        async with self._lock:
+            self._is_closed = True
+            was_open = self._connection is not None
+            await self._drop()
+            if was_open:
+                await self._backend.release(self._placement)
+
+    async def _open(self) -> HostConnection:
+        transport = await self._backend.open_transport(self._placement)
+        connection = HostConnection(transport, self._token)
+        try:
+            await self._tasks.start(connection.run)
+            await connection.initialize(self._binding())
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await connection.aclose()
+            raise
+        return connection
+
+    async def _drop(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.aclose()
+
+    def _binding(self) -> Binding:
+        return Binding(
+            version=PROTOCOL_VERSION,
+            root=self._backend.root(self._placement),
+            session=self._placement.session,
+            identity=self._placement.identity,
+            environment=self._variables,
+            require_existing_workspace=self._placement.profile.backend == "local",
+        )

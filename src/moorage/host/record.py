@@ -1,0 +1,105 @@
+"""The durable record of a session: every call with its whole envelope, one JSON object a line.
+
+A line is written before the call returns, so it survives the death of any process; lines are synced
+to disk together, at most ``sync_seconds`` later and at the end.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import anyio
+import anyio.to_thread
+import msgspec
+
+from moorage.errors import ExecutionError
+from moorage.protocol.tool_calls import ContentPart, ToolResult
+
+SYNC_SECONDS = 0.05
+
+
+class CallRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One call: who called what, how it went, and the envelope. Arguments are kept as a hash."""
+
+    call_id: str
+    name: str
+    actor: str
+    mode: str
+    started_at: datetime
+    duration_ms: float
+    arguments_sha256: str = ""
+    purpose: str = ""
+    is_error: bool = False
+    error_code: str = ""
+    error: str = ""
+    structured_content: Any = None
+    content: tuple[ContentPart, ...] = ()
+
+
+class CallLog:
+    """Appends to the record of one session."""
+
+    def __init__(self, file: Path) -> None:
+        """Open the record for appending, private to the user."""
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        self._descriptor = os.open(file, flags, 0o600)
+        self._encoder = msgspec.json.Encoder()
+        self._is_dirty = anyio.Event()
+
+    def append(self, record: CallRecord) -> None:
+        """Write one line; it reaches the disk with the next sync."""
+        line = memoryview(self._encoder.encode(record) + b"\n")
+        while line:
+            line = line[os.write(self._descriptor, line) :]
+        self._is_dirty.set()
+
+    async def keep_synced(self) -> None:
+        """Sync what was written, in groups, until cancelled."""
+        while True:
+            await self._is_dirty.wait()
+            await anyio.sleep(SYNC_SECONDS)
+            self._is_dirty = anyio.Event()
+            await anyio.to_thread.run_sync(os.fdatasync, self._descriptor)
+
+    def close(self) -> None:
+        """Sync and close."""
+        os.fsync(self._descriptor)
+        os.close(self._descriptor)
+
+
+def record_of(
+    name: str, started_at: datetime, outcome: ToolResult | ExecutionError, **facts: Any
+) -> CallRecord:
+    """Return the line for a call that returned a result or raised an error."""
+    duration_ms = round((datetime.now(UTC) - started_at).total_seconds() * 1000, 3)
+    if isinstance(outcome, ExecutionError):
+        so_far = getattr(outcome, "result", None)
+        facts |= {"is_error": True, "error_code": outcome.code, "error": str(outcome)}
+        facts["structured_content"] = getattr(so_far, "structured_content", so_far)
+    else:
+        has_envelope = outcome.structured_content is not None
+        facts |= {"is_error": outcome.is_error, "structured_content": outcome.structured_content}
+        facts["content"] = () if has_envelope and not outcome.is_error else outcome.content
+    return CallRecord(name=name, started_at=started_at, duration_ms=duration_ms, **facts)
+
+
+def hash_of(arguments: bytes) -> str:
+    """Return the hash that stands for the arguments in the record."""
+    return hashlib.sha256(arguments).hexdigest()
+
+
+def read_calls(file: Path) -> Iterator[CallRecord]:
+    """Yield the calls of a record in order; a line cut short by a crash ends it."""
+    if not file.exists():
+        return
+    with file.open("rb") as lines:
+        for line in lines:
+            try:
+                yield msgspec.json.decode(line, type=CallRecord)
+            except msgspec.DecodeError:
+                return

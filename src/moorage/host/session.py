@@ -1,0 +1,297 @@
+"""``Session``: the public handle for one conversation's tools in one environment."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import anyio
+import msgspec
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+
+from moorage.errors import (
+    EnvironmentDied,
+    ExecutionError,
+    OutcomeUnknown,
+    ToolFailed,
+    UnknownTool,
+)
+from moorage.host import artifacts, byte_exchange
+from moorage.host.environments import Environment
+from moorage.host.record import CallLog, hash_of, record_of
+from moorage.host.results import (
+    Artifact,
+    CommandResult,
+    FileChange,
+    FileChanged,
+    FileText,
+    SessionEvent,
+    command_result,
+    file_change,
+    file_text,
+)
+from moorage.host.session_store import Selection
+from moorage.policy.decide import check_call
+from moorage.policy.permission import PermissionMode
+from moorage.protocol.tool_calls import ExecuteRequest, ToolCall, ToolResult
+from moorage.protocol.workspace_tools import WORKSPACE_TOOLS, OverwritePolicy, ToolSpec
+
+EVENT_BUFFER = 1024
+"""Events that a slow reader may lag behind; beyond, events are left out and the sequence jumps."""
+
+
+class Session:
+    """One conversation's tools in one environment.
+
+    Made by :func:`moorage.open_session`. Calls may overlap. A lost worker never replays a call: the
+    call that was in flight raises :class:`~moorage.errors.OutcomeUnknown`, the next one reconnects.
+    """
+
+    def __init__(self, selection: Selection, environment: Environment, log: CallLog, folder: Path):
+        """Put the parts together; nothing is started before the first call."""
+        self._selection = selection
+        self._environment = environment
+        self._log = log
+        self._folder = folder
+        self._calls = 0
+        self._events = 0
+        self._readers: set[MemoryObjectSendStream[SessionEvent]] = set()
+
+    @property
+    def id(self) -> str:
+        """Return the session's id."""
+        return self._selection.id
+
+    @property
+    def environment(self) -> str:
+        """Return the name of the environment that this session was opened in."""
+        return self._selection.environment
+
+    @property
+    def workspace(self) -> str:
+        """Return the absolute path of the workspace inside the environment."""
+        return self._environment.placement.workspace
+
+    @property
+    def mode(self) -> PermissionMode:
+        """Return the permission mode."""
+        return self._environment.placement.mode
+
+    @property
+    def tools(self) -> tuple[ToolSpec, ...]:
+        """Return the workspace tools that a model may call here."""
+        return tuple(WORKSPACE_TOOLS.values())
+
+    async def capabilities(self) -> frozenset[str]:
+        """Return the capabilities that the worker promised."""
+        return (await self._environment.connection()).capabilities
+
+    async def call(
+        self,
+        tool_name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        actor: str | None = None,
+        input: bytes | None = None,
+    ) -> ToolResult:
+        """Call a workspace tool as a model would, and return its whole result.
+
+        Raises:
+            UnknownTool, InvalidArguments, Refused: nothing happened.
+            OutcomeUnknown: the worker went away during the call.
+        """
+        spec = WORKSPACE_TOOLS.get(tool_name)
+        started_at, encoded = datetime.now(UTC), msgspec.json.encode(dict(arguments or {}))
+        self._calls += 1
+        facts = {
+            "call_id": f"{started_at:%H%M%S}-{self._calls}",
+            "actor": actor or self.id,
+            "mode": self.mode.value,
+            "arguments_sha256": hash_of(encoded),
+            "purpose": str((arguments or {}).get("purpose", "")),
+        }
+        try:
+            if spec is None:
+                raise UnknownTool(
+                    f"{tool_name!r} is not a workspace tool.",
+                    hint=f"The tools are {', '.join(WORKSPACE_TOOLS)}.",
+                )
+            check_call(tool_name, spec.effect, mode=self.mode, highest=self._selection.mode)
+            call = ToolCall(name=tool_name, arguments=encoded.decode(), id=facts["call_id"])
+            result = await self._execute(call, facts["actor"], input)
+        except ExecutionError as error:
+            self._log.append(record_of(tool_name, started_at, error, **facts))
+            raise
+        except anyio.get_cancelled_exc_class():
+            cancelled = ToolResult(structured_content={"outcome": "cancelled"}, is_error=True)
+            self._log.append(record_of(tool_name, started_at, cancelled, **facts))
+            raise
+        self._log.append(record_of(tool_name, started_at, result, **facts))
+        self._publish(result)
+        return result
+
+    async def run(
+        self,
+        command: str | Sequence[str],
+        *,
+        cwd: str = "",
+        timeout_seconds: int = 300,
+        input: bytes | None = None,
+        purpose: str = "",
+        scope: str = "",
+    ) -> CommandResult:
+        """Run a command in a fresh Bash and wait for its end, at most ``timeout_seconds``.
+
+        A sequence of arguments is quoted. A non-zero exit is a result, not an error.
+
+        Raises:
+            OutcomeUnknown, EnvironmentDied: the end was not seen; ``result`` is what was known.
+            Refused, InvalidArguments, ConfinementUnavailable: nothing ran.
+        """
+        text = command if isinstance(command, str) else shlex.join(command)
+        arguments = {"command": text, "timeout_seconds": timeout_seconds, "cwd": cwd}
+        arguments |= {"purpose": purpose, "scope": scope}
+        try:
+            result = await self.call("bash", arguments, input=input)
+        except OutcomeUnknown as error:
+            error.result = command_result({"outcome": "unknown", **(error.result or {})})
+            raise
+        ended = command_result(_structured("bash", result))
+        if ended.outcome == "environment_died":
+            raise EnvironmentDied(
+                "the environment ended before the command did.",
+                result=ended,
+                hint="The next call starts a new one; this command is not run again.",
+            )
+        return ended
+
+    async def read_file(
+        self, path: str, *, offset: int | None = None, limit: int | None = None
+    ) -> FileText:
+        """Return the text of a file, or of ``limit`` lines from line ``offset`` (from 1)."""
+        arguments = {"path": path, "offset": offset, "limit": limit}
+        return file_text(await self._typed("read_file", arguments))
+
+    async def write_file(
+        self,
+        path: str,
+        content: str,
+        *,
+        create_only: bool = False,
+        overwrite_policy: OverwritePolicy | None = None,
+    ) -> FileChange:
+        """Create or replace a whole file.
+
+        Raises:
+            ToolFailed: the file exists with ``create_only``, is large and no policy was given, or
+                could not be written; it is unchanged.
+        """
+        arguments = {"path": path, "content": content, "create_only": create_only}
+        arguments |= {"overwrite_policy": overwrite_policy}
+        return await self._change("write_file", arguments)
+
+    async def edit_file(
+        self, path: str, old_text: str, new_text: str, *, replace_all: bool = False
+    ) -> FileChange:
+        """Replace exact text in a file.
+
+        Raises:
+            ToolFailed: no match, or several without ``replace_all``; the file is unchanged and
+                ``result`` names the candidate places.
+        """
+        arguments = {"path": path, "old_text": old_text, "new_text": new_text}
+        return await self._change("edit_file", arguments | {"replace_all": replace_all})
+
+    async def list_files(self, path: str = ".", **options: Any) -> ToolResult:
+        """List a folder; options are those of the tool ``list_files``."""
+        return await self._typed("list_files", {"path": path, **options})
+
+    async def grep(self, pattern: str, path: str = ".", **options: Any) -> ToolResult:
+        """Search file contents; options are those of the tool ``grep``."""
+        return await self._typed("grep", {"pattern": pattern, "path": path, **options})
+
+    async def glob(self, pattern: str, path: str = ".", **options: Any) -> ToolResult:
+        """Find files by name; options are those of the tool ``glob``."""
+        return await self._typed("glob", {"pattern": pattern, "path": path, **options})
+
+    async def git(self, subcommand: str, *args: str) -> ToolResult:
+        """Read the repository, or add and commit explicitly named paths."""
+        return await self._typed("git", {"subcommand": subcommand, "args": args})
+
+    async def present_artifact(self, path: str) -> Artifact:
+        """Publish an immutable copy of a file and return the copy that the host keeps."""
+        return artifacts.artifact_of(await self._typed("present_artifact", {"path": path}))
+
+    async def read_bytes(self, path: str) -> bytes:
+        """Return a file's bytes, of any size.
+
+        Raises:
+            ProtocolMismatch: the worker does not offer ``moorage.bytes.v1``.
+        """
+        connection = await self._environment.connection()
+        return await byte_exchange.read_bytes(connection, path, self.id, self.mode)
+
+    async def write_bytes(self, path: str, data: bytes) -> None:
+        """Replace a file's bytes atomically, of any size.
+
+        Raises:
+            ProtocolMismatch: the worker does not offer ``moorage.bytes.v1``.
+        """
+        connection = await self._environment.connection()
+        await byte_exchange.write_bytes(connection, path, data, self.id, self.mode)
+
+    @asynccontextmanager
+    async def events(self) -> AsyncIterator[MemoryObjectReceiveStream[SessionEvent]]:
+        """Open a stream of the session's events, from now on."""
+        sender, receiver = anyio.create_memory_object_stream[SessionEvent](EVENT_BUFFER)
+        self._readers.add(sender)
+        try:
+            with sender, receiver:
+                yield receiver
+        finally:
+            self._readers.discard(sender)
+
+    async def _execute(self, call: ToolCall, actor: str, input: bytes | None) -> ToolResult:
+        connection = await self._environment.connection()
+        uploaded = await byte_exchange.upload_input(connection, input) if input is not None else ""
+        request = ExecuteRequest(
+            call=call, actor=actor, permission_mode=self.mode.value, input=uploaded
+        )
+        result = await connection.request("execute", request, ToolResult)
+        if call.name == "present_artifact" and not result.is_error:
+            return await artifacts.collect(connection, result, self._folder / "artifacts")
+        return result
+
+    async def _typed(self, tool_name: str, arguments: Mapping[str, Any]) -> ToolResult:
+        result = await self.call(tool_name, arguments)
+        _structured(tool_name, result)
+        return result
+
+    async def _change(self, tool_name: str, arguments: Mapping[str, Any]) -> FileChange:
+        structured = _structured(tool_name, await self.call(tool_name, arguments))
+        change = file_change(structured)
+        if change is None:
+            return FileChange(action="overwrite", path=structured.get("path", ""))
+        return change
+
+    def _publish(self, result: ToolResult) -> None:
+        change = file_change(result.structured_content or {})
+        if change is None or result.is_error:
+            return
+        self._events += 1
+        event = FileChanged(sequence=self._events, change=change)
+        for reader in self._readers:
+            try:
+                reader.send_nowait(event)
+            except anyio.WouldBlock:
+                continue
+
+
+def _structured(tool_name: str, result: ToolResult) -> dict[str, Any]:
+    if result.is_error:
+        raise ToolFailed(f"{tool_name}: {result.text}", result=result)
+    return result.structured_content or {}

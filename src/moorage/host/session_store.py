@@ -1,0 +1,126 @@
+"""What is kept of each session: its selection, which decides where its tools run for good."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import shutil
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+
+from moorage.backends.profile import Profile
+from moorage.errors import ConfigError
+from moorage.policy.permission import PermissionMode
+
+_ID = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]{0,63}")
+
+
+class Selection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The saved choice of one session; ``profile`` is absent for ``local``."""
+
+    id: str
+    environment: str
+    workspace: str
+    mode: PermissionMode
+    created_at: datetime
+    name: str = ""
+    profile: Profile | None = None
+    writable_roots: tuple[str, ...] = ()
+
+
+class SessionStore:
+    """The folders of all sessions of one home."""
+
+    def __init__(self, folder: Path) -> None:
+        """Keep the folder that holds one folder per session; it is made when needed."""
+        self._folder = folder
+
+    def folder(self, session_id: str) -> Path:
+        """Return the folder of one session.
+
+        Raises:
+            ConfigError: the text cannot be the id of a session.
+        """
+        if not _ID.fullmatch(session_id):
+            raise ConfigError(f"{session_id!r} is not the id of a session.")
+        return self._folder / session_id
+
+    def create(self, selection: Selection) -> Path:
+        """Make the session's folder, save its selection, and return the folder.
+
+        Raises:
+            ConfigError: the state folder cannot be written, or the name is taken.
+        """
+        if selection.name and any(kept.name == selection.name for kept in self.all()):
+            raise ConfigError(f"a session named {selection.name!r} exists already.")
+        folder = self.folder(selection.id)
+        try:
+            folder.mkdir(mode=0o700, parents=True)
+            self.save(selection)
+        except OSError as error:
+            raise ConfigError(
+                f"the session cannot be kept in {folder}: {error.strerror}.",
+                hint="Make Moorage's home writable, or name another one with MOORAGE_HOME.",
+            ) from error
+        return folder
+
+    def save(self, selection: Selection) -> None:
+        """Replace the saved selection atomically, synced to disk."""
+        target = self.folder(selection.id) / "selection.json"
+        staged = target.with_suffix(f".{secrets.token_hex(4)}")
+        descriptor = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(msgspec.json.format(msgspec.json.encode(selection)) + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        staged.replace(target)
+
+    def load(self, session: str) -> Selection:
+        """Return the selection of the session with this id or name.
+
+        Raises:
+            ConfigError: there is none, or its file is damaged. It never becomes a new session.
+        """
+        if _ID.fullmatch(session) and (self._folder / session).is_dir():
+            return self._read(session)
+        named = [kept for kept in self.all() if kept.name == session]
+        if not named:
+            raise ConfigError(
+                f"no session has the id or name {session!r}.",
+                hint="See `moorage session list`.",
+            )
+        return named[0]
+
+    def all(self) -> list[Selection]:
+        """Return the readable selections, oldest first."""
+        if not self._folder.is_dir():
+            return []
+        kept = []
+        for folder in self._folder.iterdir():
+            try:
+                kept.append(self._read(folder.name))
+            except ConfigError:
+                continue
+        return sorted(kept, key=lambda selection: selection.created_at)
+
+    def remove(self, session: str) -> None:
+        """Delete everything that is kept of the session with this id or name."""
+        shutil.rmtree(self.folder(self.load(session).id))
+
+    def _read(self, session_id: str) -> Selection:
+        file = self.folder(session_id) / "selection.json"
+        try:
+            return msgspec.json.decode(file.read_bytes(), type=Selection)
+        except (OSError, msgspec.DecodeError) as error:
+            raise ConfigError(
+                f"the saved selection of session {session_id} cannot be read: {error}.",
+                hint=f"Remove it with `moorage session rm {session_id}`.",
+            ) from error
+
+
+def new_session_id() -> str:
+    """Return a new id, such as ``s-20260131-8f3a1c9e``."""
+    return f"s-{datetime.now(UTC):%Y%m%d}-{secrets.token_hex(4)}"
