@@ -10,7 +10,7 @@ import msgspec
 
 from moorage.app.home import Home
 from moorage.backends.profile import LOCAL, Profile, check_name, parse_profile
-from moorage.errors import ConfigError
+from moorage.errors import ConfigError, NotFound
 
 
 class ConfinementChoice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -54,7 +54,8 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         """Return the profile called ``name``.
 
         Raises:
-            ConfigError: there is none, or it is invalid. It never falls back to ``local``.
+            NotFound: there is none. It never falls back to ``local``.
+            ConfigError: it is invalid.
         """
         if name == "local":
             return LOCAL
@@ -62,7 +63,7 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         profiles = self.execution_environments.profiles
         if name not in profiles:
             known = ", ".join(self.profile_names())
-            raise ConfigError(
+            raise NotFound(
                 f"unknown environment {name!r}; configured are {known}.",
                 hint="Add a profile to the configuration file, or name one of these.",
             )

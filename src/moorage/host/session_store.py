@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from moorage.backends.profile import Profile
-from moorage.errors import ConfigError
+from moorage.errors import ConfigError, NotFound
 from moorage.policy.permission import PermissionMode
 
 _ID = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]{0,63}")
@@ -82,13 +82,14 @@ class SessionStore:
         """Return the selection of the session with this id or name.
 
         Raises:
-            ConfigError: there is none, or its file is damaged. It never becomes a new session.
+            NotFound: there is none. It never becomes a new session.
+            ConfigError: its file is damaged.
         """
         if _ID.fullmatch(session) and (self._folder / session).is_dir():
             return self._read(session)
         named = [kept for kept in self.all() if kept.name == session]
         if not named:
-            raise ConfigError(
+            raise NotFound(
                 f"no session has the id or name {session!r}.",
                 hint="See `moorage session list`.",
             )
