@@ -22,10 +22,15 @@ def _has_command(name: str) -> Callable[[], bool]:
     return lambda: shutil.which(name) is not None
 
 
+# What can be had on any machine that runs the whole suite; missing under CI is a failure.
 SERVICES: Mapping[str, Callable[[], bool]] = {
     "git": _has_command("git"),
     "landlock": _has_landlock,
     "rg": _has_command("rg"),
+}
+# What a machine is or is not; the other case has tests of its own.
+CIRCUMSTANCES: Mapping[str, Callable[[], bool]] = {
+    "not root": lambda: os.geteuid() != 0,
     "root": lambda: os.geteuid() == 0,
 }
 
@@ -39,17 +44,19 @@ def anyio_backend() -> str:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Honour ``@pytest.mark.needs("rg")``: a missing service skips; under ``CI=true`` it fails."""
     for marker in item.iter_markers("needs"):
-        for service in marker.args:
-            if service not in SERVICES:
-                raise pytest.UsageError(
-                    f"unknown service {service!r}; known: {', '.join(SERVICES)}"
-                )
-            if not SERVICES[service]():
-                _report_missing(service)
+        for need in marker.args:
+            _check_need(need)
 
 
-def _report_missing(service: str) -> None:
-    reason = f"this machine has no {service}; {INSTALL_HINT}"
-    if os.environ.get("CI") == "true":
-        pytest.fail(f"{reason} (a skip under CI=true is a failure)", pytrace=False)
-    pytest.skip(reason)
+def _check_need(need: str) -> None:
+    if need in CIRCUMSTANCES:
+        if not CIRCUMSTANCES[need]():
+            pytest.skip(f"runs only where the machine is: {need}")
+    elif need not in SERVICES:
+        known = ", ".join([*SERVICES, *CIRCUMSTANCES])
+        raise pytest.UsageError(f"nothing is known about {need!r}; known needs: {known}")
+    elif not SERVICES[need]():
+        reason = f"this machine has no {need}; {INSTALL_HINT}"
+        if os.environ.get("CI") == "true":
+            pytest.fail(f"{reason} (a skip under CI=true is a failure)", pytrace=False)
+        pytest.skip(reason)

@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import check_tests
+
+
+def found(source: str) -> list[str]:
+    return list(check_tests.test_findings(Path("tests/test_it.py"), source))
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["time.sleep(1)", "await anyio.sleep(0.01)", "sleep(delay)", "await anyio.sleep_until(9)"],
+)
+def test_a_sleep_is_found(line: str) -> None:
+    (finding,) = found(f"async def test_it():\n    {line}\n")
+    assert finding.startswith("tests/test_it.py:2: sleep")
+
+
+@pytest.mark.parametrize("line", ["started = time.monotonic()", "assert perf_counter() < 1"])
+def test_reading_a_clock_to_measure_is_found(line: str) -> None:
+    assert len(found(line)) == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "await anyio.sleep(0)",
+        "await anyio.sleep_forever()",
+        "await session.run('sleep 5 & echo started')",
+        "os.utime(path, (time.time(), 0))",
+    ],
+)
+def test_what_waits_for_no_time_is_fine(line: str) -> None:
+    assert found(f"async def test_it():\n    {line}\n") == []
