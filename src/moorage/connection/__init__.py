@@ -1,0 +1,1 @@
+"""The two live ends of the protocol."""

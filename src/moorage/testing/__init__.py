@@ -1,0 +1,1 @@
+"""Public aids for tests: protocol conversations, conformance, fakes."""
