@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 
 import anyio
 import msgspec
@@ -53,6 +54,43 @@ async def open_session(
         ConfigError: an argument or the configuration is impossible; nothing was started.
         ProvisionError: no environment could be had; raised by the first call.
     """
+    plan = plan_session(
+        environment,
+        workspace=workspace,
+        mode=mode,
+        session_id=session_id,
+        name=name,
+        writable_roots=writable_roots,
+        home=home,
+    )
+    folder = _kept(plan.store, plan.selection, is_new=session_id is None)
+    async with _opened(plan.selection, plan.placement, folder) as session:
+        yield session
+
+
+class SessionPlan(NamedTuple):
+    """What a session will be, before anything is kept or started."""
+
+    store: SessionStore
+    selection: Selection
+    placement: Placement
+
+
+def plan_session(
+    environment: str | None = None,
+    *,
+    workspace: str | os.PathLike[str] | None = None,
+    mode: str | None = None,
+    session_id: str | None = None,
+    name: str = "",
+    writable_roots: Sequence[str | os.PathLike[str]] = (),
+    home: str | os.PathLike[str] | None = None,
+) -> SessionPlan:
+    """Check the arguments of ``open_session`` and return what they choose; nothing is changed.
+
+    Raises:
+        ConfigError: an argument or the configuration is impossible.
+    """
     place = find_home(home)
     configuration = load(place)
     store = SessionStore(place.sessions)
@@ -61,10 +99,7 @@ async def open_session(
     else:
         selection = _selected(configuration, environment, workspace, mode, name)
     selection = _with_roots(selection, writable_roots)
-    placement = _placement(place, configuration, selection)
-    folder = _kept(store, selection, is_new=session_id is None)
-    async with _opened(selection, placement, folder) as session:
-        yield session
+    return SessionPlan(store, selection, _placement(place, configuration, selection))
 
 
 @asynccontextmanager

@@ -10,7 +10,7 @@ import msgspec
 
 from moorage.app.home import Home
 from moorage.backends.profile import LOCAL, Profile, check_name, parse_profile
-from moorage.errors import ConfigError, NotFound
+from moorage.errors import ConfigError, NotFound, NotFound
 
 
 class ConfinementChoice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

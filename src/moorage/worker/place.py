@@ -1,0 +1,108 @@
+"""The folders of one bound session inside the environment, and the plans that confine its commands."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import msgspec
+
+from moorage.confine.plan import Plan
+from moorage.errors import ConfigError, RetainedStateMissing
+from moorage.policy.permission import PermissionMode
+from moorage.policy.workspace_rules import check_apart
+from moorage.protocol.binding import Binding
+from moorage.worker.options import WorkerOptions
+
+
+class Place(msgspec.Struct, frozen=True, kw_only=True):
+    """Where one session works: its resolved root and the worker's own folders for it.
+
+    ``temporary`` is private to this worker and goes with it; ``cache`` is kept per workspace.
+    """
+
+    root: str
+    state: Path
+    temporary: Path
+    cache: Path
+    is_root_made_here: bool
+    options: WorkerOptions
+
+    @property
+    def writable_roots(self) -> tuple[str, ...]:
+        """Return every folder that tools and commands may write in ``standard``."""
+        return (self.root, *self.options.writable_roots)
+
+    def plan(self, mode: PermissionMode) -> Plan:
+        """Return what the kernel has to enforce on commands in ``mode``."""
+        private = (str(self.temporary), str(self.cache))
+        is_standard = mode is PermissionMode.STANDARD
+        return Plan(
+            mode=mode,
+            writable_roots=self.writable_roots if is_standard else (),
+            hidden_paths=self.options.hidden_paths,
+            private_paths=private if is_standard else private[:1],
+            readable_paths=(str(self.state),),
+        )
+
+    def remove(self, *, with_root: bool) -> None:
+        """Remove the temporary folder, and the root when the worker itself made it.
+
+        Raises:
+            OSError: something could not be removed; it is left for inspection.
+        """
+        shutil.rmtree(self.temporary)
+        if with_root and self.is_root_made_here:
+            shutil.rmtree(self.root)
+
+
+def prepare(binding: Binding, options: WorkerOptions) -> Place:
+    """Make the folders of a session and return them.
+
+    Raises:
+        RetainedStateMissing: the workspace must exist and does not; it is not made.
+        ConfigError: the workspace cannot be made, or overlaps Moorage's own folders.
+    """
+    root, is_made_here = _root(binding)
+    restricted = options.highest is not PermissionMode.UNCONFINED
+    if restricted:
+        check_apart((root, *options.writable_roots), options.hidden_paths)
+    state = options.state / binding.identity / binding.session
+    cache = options.state / "caches" / hashlib.sha256(root.encode()).hexdigest()[:24]
+    try:
+        for folder in (state, cache):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        temporary = Path(os.path.realpath(tempfile.mkdtemp(prefix="moorage-")))
+    except OSError as error:
+        raise ConfigError(
+            f"the worker cannot keep its state: {error}.",
+            hint="Name a writable folder with --state, and make the temporary folder writable.",
+        ) from error
+    return Place(
+        root=root,
+        state=state,
+        temporary=temporary,
+        cache=cache,
+        is_root_made_here=is_made_here,
+        options=options,
+    )
+
+
+def _root(binding: Binding) -> tuple[str, bool]:
+    """Return the resolved root and whether it was made now."""
+    named = Path(binding.root)
+    if named.is_dir():
+        return os.path.realpath(named), False
+    if binding.require_existing_workspace:
+        raise RetainedStateMissing(
+            f"the workspace {binding.root} is gone; nothing was made in its place.",
+            hint="Put it back, or open a new session.",
+        )
+    try:
+        named.mkdir(mode=0o700, parents=True)
+    except OSError as error:
+        raise ConfigError(f"the workspace {binding.root} cannot be made: {error}.") from error
+    return os.path.realpath(named), True
