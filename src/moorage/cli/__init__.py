@@ -1,0 +1,1 @@
+"""The command line: one module per noun, each loaded only when it is called."""

@@ -1,0 +1,186 @@
+"""The root command: its help, its lazily loaded sub-commands, and the reporting of every error."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import os
+import sys
+import traceback
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+from typing import NamedTuple
+
+import click
+
+from moorage.cli import exit_codes
+from moorage.cli.render import print_failure, print_json, styled
+from moorage.errors import ExecutionError
+
+
+class Entry(NamedTuple):
+    """One sub-command, known without importing it."""
+
+    name: str
+    section: str
+    summary: str
+
+
+ENTRIES = (
+    Entry("run", "Work", "Run one command in a confined workspace"),
+    Entry("tool", "Work", "Call one workspace tool, exactly as a model would"),
+    Entry("session", "Work", "List, show, change and remove saved sessions"),
+    Entry("mcp", "Connect", "Serve a workspace to any MCP client"),
+    Entry("worker", "Connect", "Serve the tools of this machine on standard streams"),
+    Entry("demo", "Set up", "See the main job done on a small real project"),
+    Entry("doctor", "Set up", "Say what this machine can do, and how to fix what is missing"),
+    Entry("env", "Set up", "List, show and check configured environments"),
+    Entry("completion", "Set up", "Print the completion script of your shell"),
+)
+
+EXAMPLES = (
+    "moorage run -- python3 -m unittest",
+    "moorage tool grep pattern=TODO include='*.py'",
+    "moorage mcp --workspace ~/project",
+)
+
+NEXT_STEP = "Next: moorage demo, then moorage doctor. moorage COMMAND --help has examples."
+
+
+class RootGroup(click.Group):
+    """A group that imports a sub-command only when it is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of the sub-commands, in the order of the help."""
+        return [entry.name for entry in ENTRIES]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import and return one sub-command."""
+        if cmd_name not in self.list_commands(ctx):
+            return None
+        command = importlib.import_module(f"moorage.cli.{cmd_name}").command
+        assert isinstance(command, click.Command)  # noqa: S101 - the catalogue test proves it
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the sub-command, or say which name is near to the one that was given."""
+        name = args[0]
+        if not name.startswith("-") and name not in self.list_commands(ctx):
+            raise click.UsageError(unknown_name("command", name, self.list_commands(ctx)), ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write help that fits one screen and teaches by example."""
+        formatter.write("Usage: moorage COMMAND [OPTIONS]\n")
+        formatter.write("A confined workspace for AI agents, in the environment you chose.\n")
+        for section in dict.fromkeys(entry.section for entry in ENTRIES):
+            formatter.write(f"\n{styled(section, bold=True)}\n")
+            for entry in ENTRIES:
+                if entry.section == section:
+                    formatter.write(f"  {entry.name.ljust(12)}{entry.summary}\n")
+        formatter.write(f"\n{styled('Examples', bold=True)}\n")
+        formatter.write("".join(f"  {example}\n" for example in EXAMPLES))
+        formatter.write(f"\n{NEXT_STEP}\n")
+
+    def shell_complete(
+        self, ctx: click.Context, incomplete: str
+    ) -> list[click.shell_completion.CompletionItem]:
+        """Return the sub-commands that begin with ``incomplete``, without importing any."""
+        return [
+            click.shell_completion.CompletionItem(entry.name, help=entry.summary)
+            for entry in ENTRIES
+            if entry.name.startswith(incomplete)
+        ]
+
+
+@click.group(cls=RootGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="moorage", message="moorage %(version)s")
+def root() -> None:
+    """Moorage gives an AI agent a confined workspace."""
+
+
+def unknown_name(kind: str, name: str, known: Iterable[str]) -> str:
+    """Return the sentence for a name that nothing has, with the nearest one that something has."""
+    names = list(known)
+    near = get_close_matches(name, names, n=1, cutoff=0.5)
+    advice = f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}."
+    return f"There is no {kind} {name!r}; {advice}"
+
+
+def run_command_line(arguments: Sequence[str]) -> int:
+    """Run the command line and return its exit code; nothing escapes as a traceback."""
+    own_arguments = _before_separator(arguments)
+    _set_up_logging()
+    try:
+        code = root.main(args=list(arguments), prog_name="moorage", standalone_mode=False)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader went away, which is its right; Python must not complain at exit either.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return exit_codes.BROKEN_PIPE
+    except (click.Abort, KeyboardInterrupt):
+        return exit_codes.INTERRUPTED
+    except Exception as error:  # noqa: BLE001 - the one place of this process that reports them all
+        code = report(error, as_json="--json" in own_arguments)
+        return exit_codes.without_clash(code) if _command_name(own_arguments) == "run" else code
+    return code if isinstance(code, int) else exit_codes.OK
+
+
+def _set_up_logging() -> None:
+    """Keep the library's log off the terminal, unless the user looks for a mistake of ours."""
+    if os.environ.get("MOORAGE_DEBUG") == "1":
+        logging.basicConfig(level=logging.DEBUG, stream=sys.stderr)
+    else:
+        logging.getLogger("moorage").addHandler(logging.NullHandler())
+
+
+def _before_separator(arguments: Sequence[str]) -> Sequence[str]:
+    return arguments[: arguments.index("--")] if "--" in arguments else arguments
+
+
+def _command_name(arguments: Sequence[str]) -> str:
+    return next((word for word in arguments if not word.startswith("-")), "")
+
+
+def report(error: Exception, *, as_json: bool) -> int:
+    """Say what went wrong, for people or as JSON, and return the exit code."""
+    if os.environ.get("MOORAGE_DEBUG") == "1":
+        traceback.print_exception(error)
+    if isinstance(error, ExceptionGroup):
+        return max(report(inner, as_json=as_json) for inner in error.exceptions)
+    code, message, hint, exit_code = _described(error)
+    if as_json:
+        print_json({"error": {"code": code, "message": message, "hint": hint}})
+    else:
+        print_failure(f"{message} {hint}".strip())
+    return exit_code
+
+
+def _described(error: Exception) -> tuple[str, str, str, int]:
+    """Return the code, what happened, what to do, and the exit code."""
+    if isinstance(error, ExecutionError):
+        return error.code, error.message, error.hint, exit_codes.exit_code_of(error)
+    if isinstance(error, click.ClickException):
+        context = getattr(error, "ctx", None)
+        path = context.command_path if context is not None else "moorage"
+        return (
+            "usage_error",
+            _sentence(error.format_message()),
+            f"See {path} --help.",
+            exit_codes.USAGE,
+        )
+    if isinstance(error, OSError) and error.filename:
+        what = f"{os.fsdecode(error.filename)}: {error.strerror}."
+        return "execution_error", what, "", exit_codes.OWN_FAILURE
+    return (
+        "execution_error",
+        f"Moorage itself failed: {type(error).__name__}: {error}.",
+        "Set MOORAGE_DEBUG=1 to see where.",
+        exit_codes.OWN_FAILURE,
+    )
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith((".", "?", "!", ")")) else f"{text}."

@@ -1,0 +1,87 @@
+"""``moorage mcp``: serve a workspace to an MCP client, over standard streams or HTTP."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import Any
+
+import click
+
+from moorage.cli import exit_codes
+from moorage.cli.session_options import place_options
+from moorage.errors import BackendUnavailable
+
+EPILOG = """\b
+Examples:
+  moorage mcp --workspace ~/project
+  moorage mcp --workspace ~/project --mode read_only
+  moorage mcp --http 127.0.0.1:8765
+  claude mcp add moorage -- moorage mcp --workspace "$PWD"
+
+The environment and the mode are chosen here and nowhere else; no tool can change them.
+"""
+
+
+class Address(click.ParamType[tuple[str, int]]):
+    """HOST:PORT, where port 0 lets the system choose."""
+
+    name = "address"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, int]:
+        """Return the host and the port."""
+        host, separator, port = str(value).rpartition(":")
+        if not (separator and host and port.isdecimal() and int(port) <= 65535):
+            self.fail(f"{value!r} is not HOST:PORT, such as 127.0.0.1:8765.", param, ctx)
+        return host.strip("[]"), int(port)
+
+
+@click.command(epilog=EPILOG)
+@place_options
+@click.option(
+    "--http", "address", type=Address(), metavar="HOST:PORT",
+    help="Serve streamable HTTP here instead of standard streams.",
+)  # fmt: skip
+@click.option("--token-file", metavar="FILE", help="File with the bearer token of HTTP.")
+@click.option(
+    "--allow-remote", is_flag=True, help="Listen on an address that other machines reach."
+)
+@click.option(
+    "--allowed-host", "allowed_hosts", multiple=True, metavar="NAME",
+    help="One more Host header to accept; repeatable.",
+)  # fmt: skip
+@click.option(
+    "--allowed-origin", "allowed_origins", multiple=True, metavar="URL",
+    help="One more Origin header to accept, for clients in a browser; repeatable.",
+)  # fmt: skip
+@click.option(
+    "--name", "session_name", metavar="NAME", help="Name of the session (standard streams only)."
+)
+@click.option(
+    "--text-only", is_flag=True, help="Leave structured data out, for clients that show it raw."
+)
+def command(
+    address: tuple[str, int] | None, *, mode: str | None, text_only: bool, **options: Any
+) -> int:
+    """Serve a workspace to any MCP client until the client leaves."""
+    if find_spec("mcp") is None or find_spec("uvicorn") is None:
+        raise BackendUnavailable(
+            "the MCP server's libraries are not installed.",
+            hint="Install them with: pip install 'moorage[mcp]'",
+        )
+    # Late: these imports cost most of a second, and need the extra that was just looked for.
+    import anyio  # noqa: PLC0415
+
+    from moorage.mcp_server import Options, run_http, run_stdio  # noqa: PLC0415
+
+    host, port = address or ("127.0.0.1", 0)
+    chosen = Options(
+        mode=mode or "standard",
+        structured_content=not text_only,
+        host=host,
+        port=port,
+        **options,
+    )
+    anyio.run(run_stdio if address is None else run_http, chosen)
+    return exit_codes.OK

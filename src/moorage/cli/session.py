@@ -1,0 +1,151 @@
+"""``moorage session``: what is kept of sessions, and what the user grants them."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import click
+
+from moorage.app.home import find_home
+from moorage.app.sessions import (
+    SessionSummary,
+    configure_session,
+    list_sessions,
+    read_record,
+    remove_session,
+)
+from moorage.cli import exit_codes
+from moorage.cli.record_view import body, heading
+from moorage.cli.render import count, print_fields, print_json, print_note, print_table, styled
+from moorage.cli.session_options import MODES, Folder, complete_sessions
+
+EPILOG = """\b
+Examples:
+  moorage session list
+  moorage session show ID --full
+  moorage session set ID --mode unconfined
+  moorage session set ID --writable ~/.cache/pip
+  moorage session rm ID
+"""
+
+_DIFF_COLOURS = {"+": "green", "-": "red", "@": "cyan", "$": "bright_white"}
+
+session_argument = click.argument("session", metavar="ID", shell_complete=complete_sessions)
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+
+
+@click.group(epilog=EPILOG)
+def command() -> None:
+    """List, show, change and remove saved sessions."""
+
+
+@command.command("list")
+@click.option(
+    "-n", "--last", default=20, show_default=True, metavar="COUNT", type=click.IntRange(min=0),
+    help="How many of the latest to show; 0 shows all.",
+)  # fmt: skip
+@json_option
+def list_saved(last: int, *, as_json: bool) -> int:
+    """List saved sessions, the latest last."""
+    found = list_sessions(find_home())
+    shown = found[-last:] if last else found
+    if as_json:
+        print_json(shown)
+        return exit_codes.OK
+    if not found:
+        print_note("no sessions are saved; moorage run -- COMMAND makes one.")
+        return exit_codes.OK
+    columns = ("ID", "NAME", "ENVIRONMENT", "MODE", "CALLS", "UPDATED", "WORKSPACE")
+    print_table(columns, [_row(summary) for summary in shown])
+    if len(shown) < len(found):
+        print_note(f"{count(len(found) - len(shown), 'older session')} not shown; --last 0 does.")
+    return exit_codes.OK
+
+
+def _row(summary: SessionSummary) -> tuple[str, ...]:
+    return (
+        summary.id,
+        summary.name,
+        summary.environment,
+        summary.mode,
+        str(summary.calls),
+        f"{summary.updated_at.astimezone():%Y-%m-%d %H:%M}",
+        summary.workspace,
+    )
+
+
+@command.command()
+@session_argument
+@click.option("--full", "is_full", is_flag=True, help="Show the whole output of every call.")
+@json_option
+def show(session: str, *, is_full: bool, as_json: bool) -> int:
+    """Show a session and every call of its record."""
+    home = find_home()
+    calls = read_record(home, session)
+    summary = next(each for each in list_sessions(home) if session in {each.id, each.name})
+    if as_json:
+        print_json({"session": summary, "calls": list(calls)})
+        return exit_codes.OK
+    print_fields(
+        {
+            "session": f"{summary.id} {summary.name}",
+            "environment": summary.environment,
+            "workspace": summary.workspace,
+            "mode": summary.mode,
+            "writable": ", ".join(summary.writable_roots) or "the workspace only",
+        }
+    )
+    for number, call in enumerate(calls, start=1):
+        click.echo(f"\n{styled(heading(number, call), bold=True)}")
+        for line in body(call, is_full=is_full):
+            click.echo(f"     {styled(line, fg=_DIFF_COLOURS.get(line[:1]))}".rstrip())
+    return exit_codes.OK
+
+
+@command.command("rm")
+@click.argument(
+    "sessions", metavar="ID...", nargs=-1, required=True, shell_complete=complete_sessions
+)
+@json_option
+def remove(sessions: tuple[str, ...], *, as_json: bool) -> int:
+    """Remove what is kept of sessions: their records and artifacts."""
+    home = find_home()
+    for session in sessions:
+        # A name that nothing has ends the command before anything is removed.
+        list(islice(read_record(home, session), 1))
+    for session in sessions:
+        remove_session(home, session)
+    if as_json:
+        print_json({"removed": sessions})
+    return exit_codes.OK
+
+
+@command.command("set")
+@session_argument
+@click.option("-m", "--mode", type=click.Choice(MODES), metavar="MODE", help="Its new mode.")
+@click.option(
+    "--writable", "writable_roots", metavar="DIR", multiple=True, type=Folder(),
+    help="One more folder that it may write; repeatable.",
+)  # fmt: skip
+@json_option
+def configure(
+    session: str, mode: str | None, writable_roots: tuple[str, ...], *, as_json: bool
+) -> int:
+    """Change what a session may do. Only you can: no tool and no model reaches this.
+
+    It counts from the session's next opening.
+    """
+    if mode is None and not writable_roots:
+        raise click.UsageError("Say what to change: --mode MODE or --writable DIR.")
+    changed = configure_session(find_home(), session, mode=mode, add_writable_roots=writable_roots)
+    if as_json:
+        print_json(changed)
+        return exit_codes.OK
+    print_fields(
+        {
+            "session": changed.id,
+            "mode": changed.mode.value,
+            "writable": ", ".join(changed.writable_roots) or "the workspace only",
+        }
+    )
+    return exit_codes.OK
