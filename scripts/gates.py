@@ -44,6 +44,7 @@ GATES = (
     Gate("shape", _script("check_shape")),
     Gate("tests-wait", _script("check_tests")),
     Gate("texts", _script("check_texts")),
+    Gate("news", (str(BIN / "towncrier"), "build", "--draft", "--version", "0")),
     Gate("types", (str(BIN / "mypy"),)),
     Gate(
         "tests",
