@@ -46,9 +46,7 @@ async def test_what_was_written_is_synced_in_groups(
 ) -> None:
     monkeypatch.setattr(record, "SYNC_SECONDS", 0.001)
     synced = anyio.Event()
-    monkeypatch.setattr(
-        record.os, "fdatasync", lambda _: anyio.from_thread.run_sync(synced.set)
-    )
+    monkeypatch.setattr(record.os, "fdatasync", lambda _: anyio.from_thread.run_sync(synced.set))
     log = CallLog(tmp_path / "record.ndjson")
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 import stat
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -95,4 +94,4 @@ def test_a_state_folder_that_cannot_be_made_is_told(tmp_path: Path) -> None:
 def test_ids_differ_and_are_legal(tmp_path: Path) -> None:
     ids = {new_session_id() for _ in range(50)}
     assert len(ids) == 50
-    assert {os.path.dirname(SessionStore(tmp_path).folder(one)) for one in ids} == {str(tmp_path)}
+    assert {SessionStore(tmp_path).folder(one).parent for one in ids} == {tmp_path}

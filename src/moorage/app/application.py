@@ -1,4 +1,4 @@
-"""Opens sessions: reads the configuration, chooses the environment, and closes all in reverse order."""
+"""Opens sessions: reads the configuration, chooses the environment, closes in reverse order."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
 
 import anyio
 import msgspec
@@ -28,8 +27,58 @@ from moorage.policy.workspace_rules import check_apart
 RECORD = "record.ndjson"
 
 
+class SessionOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What a caller asks for; the fields are the arguments of :func:`open_session`."""
+
+    environment: str | None = None
+    workspace: str | os.PathLike[str] | None = None
+    mode: str | None = None
+    session_id: str | None = None
+    name: str = ""
+    writable_roots: Sequence[str | os.PathLike[str]] = ()
+    home: str | os.PathLike[str] | None = None
+
+
+class SessionPlan:
+    """What a session will be: checked, but with nothing kept or started yet."""
+
+    def __init__(self, options: SessionOptions) -> None:
+        """Check the options against the configuration and what is saved.
+
+        Raises:
+            ConfigError: an option or the configuration is impossible.
+            NotFound: there is no such environment or session.
+        """
+        self._home = find_home(options.home)
+        self._configuration = load(self._home)
+        self._store = SessionStore(self._home.sessions)
+        self._is_new = options.session_id is None
+        if options.session_id is not None:
+            selection = _reopened(self._store.load(options.session_id), options)
+        else:
+            selection = _selected(self._configuration, options)
+        self.selection = regranted(selection, None, options.writable_roots)
+        self.placement = _placement(self._home, self._configuration, self.selection)
+
+    def keep(self) -> Path:
+        """Save the selection and return the session's folder."""
+        if self._is_new:
+            return self._store.create(self.selection)
+        self._store.save(self.selection)
+        return self._store.folder(self.selection.id)
+
+    def regrant(
+        self, saved: Selection, mode: str | None, roots: Sequence[str | os.PathLike[str]]
+    ) -> tuple[Selection, Placement]:
+        """Save a changed grant and return it with what the backend is to be asked for."""
+        changed = regranted(saved, mode, roots)
+        placement = _placement(self._home, self._configuration, changed)
+        self._store.save(changed)
+        return changed, placement
+
+
 @asynccontextmanager
-async def open_session(
+async def open_session(  # noqa: PLR0913 - the one door of the library; every option has a default
     environment: str | None = None,
     *,
     workspace: str | os.PathLike[str] | None = None,
@@ -54,8 +103,8 @@ async def open_session(
         ConfigError: an argument or the configuration is impossible; nothing was started.
         ProvisionError: no environment could be had; raised by the first call.
     """
-    plan = plan_session(
-        environment,
+    options = SessionOptions(
+        environment=environment,
         workspace=workspace,
         mode=mode,
         session_id=session_id,
@@ -63,59 +112,24 @@ async def open_session(
         writable_roots=writable_roots,
         home=home,
     )
-    folder = _kept(plan.store, plan.selection, is_new=session_id is None)
-    async with _opened(plan.selection, plan.placement, folder) as session:
+    async with open_planned(SessionPlan(options)) as session:
         yield session
 
 
-class SessionPlan(NamedTuple):
-    """What a session will be, before anything is kept or started."""
-
-    store: SessionStore
-    selection: Selection
-    placement: Placement
-
-
-def plan_session(
-    environment: str | None = None,
-    *,
-    workspace: str | os.PathLike[str] | None = None,
-    mode: str | None = None,
-    session_id: str | None = None,
-    name: str = "",
-    writable_roots: Sequence[str | os.PathLike[str]] = (),
-    home: str | os.PathLike[str] | None = None,
-) -> SessionPlan:
-    """Check the arguments of ``open_session`` and return what they choose; nothing is changed.
-
-    Raises:
-        ConfigError: an argument or the configuration is impossible.
-    """
-    place = find_home(home)
-    configuration = load(place)
-    store = SessionStore(place.sessions)
-    if session_id is not None:
-        selection = _reopened(store.load(session_id), environment, workspace, mode)
-    else:
-        selection = _selected(configuration, environment, workspace, mode, name)
-    selection = _with_roots(selection, writable_roots)
-    return SessionPlan(store, selection, _placement(place, configuration, selection))
-
-
 @asynccontextmanager
-async def _opened(
-    selection: Selection, placement: Placement, folder: Path
-) -> AsyncIterator[Session]:
+async def open_planned(plan: SessionPlan) -> AsyncIterator[Session]:
+    """Open the session that was planned; see :func:`open_session`."""
+    folder = plan.keep()
     log = CallLog(folder / RECORD)
     failure: Exception | None = None
     try:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(log.keep_synced)
-            backend = load_backend(placement.profile.backend)
-            environment = Environment(backend, placement, tasks)
+            backend = load_backend(plan.placement.profile.backend)
+            environment = Environment(backend, plan.placement, tasks)
             try:
-                yield Session(selection, environment, log, folder)
-            except Exception as error:  # raised again outside, where no task group wraps it
+                yield Session(plan.selection, environment, log, folder, regrant=plan.regrant)
+            except Exception as error:  # noqa: BLE001 - raised again where no task group wraps it
                 failure = error
             finally:
                 with anyio.CancelScope(shield=True):
@@ -127,53 +141,59 @@ async def _opened(
         raise failure
 
 
+def regranted(
+    selection: Selection, mode: str | None, writable_roots: Sequence[str | os.PathLike[str]]
+) -> Selection:
+    """Return the selection with another mode, or with more writable folders.
+
+    Raises:
+        ConfigError: there is no such mode or folder.
+    """
+    added = [str(existing_folder(root, "writable_roots")) for root in writable_roots]
+    return msgspec.structs.replace(
+        selection,
+        mode=selection.mode if mode is None else parse_mode(mode),
+        writable_roots=tuple(dict.fromkeys([*selection.writable_roots, *added])),
+    )
+
+
 async def _closed(environment: Environment, failure: Exception | None) -> Exception | None:
     """Close the environment; return what is to be raised for the whole."""
     try:
         await environment.aclose()
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - raised by the caller, beside what came before
         if failure is None:
             return error
         return ExceptionGroup("the session failed, and so did closing it", [failure, error])
     return failure
 
 
-def _selected(
-    configuration: Configuration,
-    environment: str | None,
-    workspace: str | os.PathLike[str] | None,
-    mode: str | None,
-    name: str,
-) -> Selection:
-    chosen = environment or configuration.default_name()
+def _selected(configuration: Configuration, options: SessionOptions) -> Selection:
+    chosen = options.environment or configuration.default_name()
     profile = configuration.profile(chosen)
-    if profile.backend != "local" and workspace is not None:
+    is_local = profile.backend == "local"
+    if options.workspace is not None and not is_local:
         raise ConfigError(
             f"a workspace folder cannot be given for the environment {chosen}.",
             path="workspace",
             hint="Set host_workspace in its profile to mount a folder.",
         )
-    inside = str(_local_workspace(workspace)) if profile.backend == "local" else profile.workspace
     return Selection(
         id=new_session_id(),
         environment=chosen,
-        workspace=inside,
-        mode=parse_mode(mode or ""),
+        workspace=str(_local_workspace(options.workspace)) if is_local else profile.workspace,
+        mode=parse_mode(options.mode or ""),
         created_at=datetime.now(UTC),
-        name=name,
+        name=options.name,
         profile=None if profile == LOCAL else profile,
         writable_roots=configuration.writable_roots,
     )
 
 
-def _reopened(
-    saved: Selection,
-    environment: str | None,
-    workspace: str | os.PathLike[str] | None,
-    mode: str | None,
-) -> Selection:
-    """Return the saved selection, narrowed to ``mode`` when that is given."""
-    if environment is not None and environment != saved.environment:
+def _reopened(saved: Selection, options: SessionOptions) -> Selection:
+    """Return the saved selection, which no option may contradict."""
+    workspace, mode = options.workspace, options.mode
+    if options.environment not in {None, saved.environment}:
         raise ConfigError(
             f"session {saved.id} belongs to the environment {saved.environment}.",
             hint="Open a new session for another environment.",
@@ -189,21 +209,6 @@ def _reopened(
             hint=f"Change it with `moorage session set {saved.id} --mode {mode}`.",
         )
     return saved
-
-
-def _with_roots(
-    selection: Selection, writable_roots: Sequence[str | os.PathLike[str]]
-) -> Selection:
-    added = [str(existing_folder(root, "writable_roots")) for root in writable_roots]
-    roots = tuple(dict.fromkeys([*selection.writable_roots, *added]))
-    return msgspec.structs.replace(selection, writable_roots=roots)
-
-
-def _kept(store: SessionStore, selection: Selection, *, is_new: bool) -> Path:
-    if is_new:
-        return store.create(selection)
-    store.save(selection)
-    return store.folder(selection.id)
 
 
 def _placement(home: Home, configuration: Configuration, selection: Selection) -> Placement:

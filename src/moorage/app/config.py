@@ -10,22 +10,20 @@ import msgspec
 
 from moorage.app.home import Home
 from moorage.backends.profile import LOCAL, Profile, check_name, parse_profile
-from moorage.errors import ConfigError, NotFound, NotFound
+from moorage.errors import ConfigError, NotFound
 
 
 class ConfinementChoice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A confinement provider that the user configured in place of the kernel's own.
 
-    ``command`` is put before the argument vector of every command; ``enforcement`` must be ``full``.
+    ``command`` stands before the argument vector of every command; ``enforcement`` is ``full``.
     """
 
     command: tuple[str, ...]
     enforcement: str
 
 
-class ExecutionEnvironments(
-    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
-):
+class ExecutionEnvironments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where tools may run: the named profiles and the one used when nothing is named."""
 
     default: str = "local"

@@ -14,8 +14,8 @@ from moorage.errors import ConfigError
 class Home(msgspec.Struct, frozen=True, kw_only=True):
     """The folders of one installation.
 
-    With ``MOORAGE_HOME`` everything lies in one folder; otherwise configuration and state follow the
-    XDG base directories.
+    With ``MOORAGE_HOME`` everything lies in one folder; otherwise configuration and state follow
+    the XDG base directories.
     """
 
     configuration: Path
@@ -46,8 +46,12 @@ def find_home(
         root = _absolute(named, "MOORAGE_HOME")
         return Home(configuration=root, state=root / "state", hidden_paths=(root,))
     user = Path(variables.get("HOME") or Path.home())
-    configuration = _absolute(variables.get("XDG_CONFIG_HOME") or user / ".config", "XDG_CONFIG_HOME")
-    state = _absolute(variables.get("XDG_STATE_HOME") or user / ".local" / "state", "XDG_STATE_HOME")
+    configuration = _absolute(
+        variables.get("XDG_CONFIG_HOME") or user / ".config", "XDG_CONFIG_HOME"
+    )
+    state = _absolute(
+        variables.get("XDG_STATE_HOME") or user / ".local" / "state", "XDG_STATE_HOME"
+    )
     folders = (configuration / "moorage", state / "moorage")
     return Home(configuration=folders[0], state=folders[1], hidden_paths=folders)
 

@@ -8,11 +8,10 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from moorage.app.application import RECORD, existing_folder
+from moorage.app.application import RECORD, regranted
 from moorage.app.home import Home
 from moorage.host.record import CallRecord, read_calls
 from moorage.host.session_store import Selection, SessionStore
-from moorage.policy.permission import parse_mode
 
 
 class SessionSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,11 +87,6 @@ def configure_session(
     """
     store = SessionStore(home.sessions)
     saved = store.load(session)
-    added = [str(existing_folder(root, "writable_roots")) for root in add_writable_roots]
-    changed = msgspec.structs.replace(
-        saved,
-        mode=saved.mode if mode is None else parse_mode(mode),
-        writable_roots=tuple(dict.fromkeys([*saved.writable_roots, *added])),
-    )
+    changed = regranted(saved, mode, add_writable_roots)
     store.save(changed)
     return changed

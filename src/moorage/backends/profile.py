@@ -141,7 +141,9 @@ def _required(profile: Profile) -> list[tuple[str, bool, str]]:
 
 
 def _numbers(profile: Profile) -> list[tuple[str, bool, str]]:
-    whole = profile.backend not in {"daytona", "vercel_sandbox"} or profile.cpus == int(profile.cpus)
+    whole = profile.backend not in {"daytona", "vercel_sandbox"} or profile.cpus == int(
+        profile.cpus
+    )
     return [
         ("port", 0 <= profile.port <= 65535, "must be from 0 to 65535."),
         ("cpus", 0 <= profile.cpus < float("inf"), "must be 0 or more."),

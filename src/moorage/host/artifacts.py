@@ -37,7 +37,7 @@ async def collect(connection: HostConnection, result: ToolResult, folder: Path) 
             it says. The remote side is told to drop the snapshot all the same.
     """
     offer = _offer(result)
-    folder.mkdir(mode=0o700, exist_ok=True)
+    folder.mkdir(mode=0o700, exist_ok=True)  # noqa: ASYNC240 - one small call on a local disk
     staged = folder / f".{secrets.token_hex(8)}"
     try:
         digest = await _download(connection, offer, staged)
@@ -95,10 +95,10 @@ async def _close(connection: HostConnection, offer: Offer) -> None:
 
 
 def _free_name(folder: Path, name: str) -> Path:
-    stem, suffix = os.path.splitext(name)
-    candidate, number = folder / name, 1
+    plain, number = folder / name, 1
+    candidate = plain
     while candidate.exists():
-        candidate, number = folder / f"{stem}-{number}{suffix}", number + 1
+        candidate, number = plain.with_stem(f"{plain.stem}-{number}"), number + 1
     return candidate
 
 

@@ -65,7 +65,7 @@ class FileChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FileChanged(msgspec.Struct, frozen=True, kw_only=True):
-    """The event of one successful edit or write; ``sequence`` counts the session's events from 1."""
+    """One successful edit or write; ``sequence`` counts the session's events from 1."""
 
     sequence: int
     change: FileChange

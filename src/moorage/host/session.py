@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shlex
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,6 +14,7 @@ import anyio
 import msgspec
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
+from moorage.backends.backend import Placement
 from moorage.errors import (
     EnvironmentDied,
     ExecutionError,
@@ -43,6 +45,17 @@ from moorage.protocol.workspace_tools import WORKSPACE_TOOLS, OverwritePolicy, T
 EVENT_BUFFER = 1024
 """Events that a slow reader may lag behind; beyond, events are left out and the sequence jumps."""
 
+Regrant = Callable[
+    [Selection, str | None, Sequence[str | os.PathLike[str]]], tuple[Selection, Placement]
+]
+"""Saves a changed grant and returns it with what the backend is to be asked for."""
+
+TOOL_DEADLINE_SECONDS = 300.0
+"""A tool that is no command answers well within this, unless a disk is stuck."""
+
+COMMAND_DEADLINE_SECONDS = 3600.0 + 60.0
+"""The longest timeout a command may ask for, and the time to end it."""
+
 
 class Session:
     """One conversation's tools in one environment.
@@ -51,12 +64,21 @@ class Session:
     call that was in flight raises :class:`~moorage.errors.OutcomeUnknown`, the next one reconnects.
     """
 
-    def __init__(self, selection: Selection, environment: Environment, log: CallLog, folder: Path):
+    def __init__(
+        self,
+        selection: Selection,
+        environment: Environment,
+        log: CallLog,
+        folder: Path,
+        *,
+        regrant: Regrant,
+    ) -> None:
         """Put the parts together; nothing is started before the first call."""
         self._selection = selection
         self._environment = environment
         self._log = log
         self._folder = folder
+        self._regrant = regrant
         self._calls = 0
         self._events = 0
         self._readers: set[MemoryObjectSendStream[SessionEvent]] = set()
@@ -96,7 +118,7 @@ class Session:
         arguments: Mapping[str, Any] | None = None,
         *,
         actor: str | None = None,
-        input: bytes | None = None,
+        input: bytes | None = None,  # noqa: A002 - the name that subprocess uses
     ) -> ToolResult:
         """Call a workspace tool as a model would, and return its whole result.
 
@@ -140,7 +162,7 @@ class Session:
         *,
         cwd: str = "",
         timeout_seconds: int = 300,
-        input: bytes | None = None,
+        input: bytes | None = None,  # noqa: A002 - the name that subprocess uses
         purpose: str = "",
         scope: str = "",
     ) -> CommandResult:
@@ -244,6 +266,20 @@ class Session:
         connection = await self._environment.connection()
         await byte_exchange.write_bytes(connection, path, data, self.id, self.mode)
 
+    async def grant(
+        self, *, mode: str | None = None, writable_roots: Sequence[str | os.PathLike[str]] = ()
+    ) -> None:
+        """Change the permission mode or add writable folders, as the user asked.
+
+        For the user's own code; no tool reaches it. The choice is saved with the session. The
+        worker is replaced, so what still runs in it is ended.
+
+        Raises:
+            ConfigError: there is no such mode or folder; nothing has changed.
+        """
+        self._selection, placement = self._regrant(self._selection, mode, writable_roots)
+        await self._environment.replace(placement)
+
     @asynccontextmanager
     async def events(self) -> AsyncIterator[MemoryObjectReceiveStream[SessionEvent]]:
         """Open a stream of the session's events, from now on."""
@@ -255,13 +291,15 @@ class Session:
         finally:
             self._readers.discard(sender)
 
-    async def _execute(self, call: ToolCall, actor: str, input: bytes | None) -> ToolResult:
+    async def _execute(self, call: ToolCall, actor: str, stdin: bytes | None) -> ToolResult:
         connection = await self._environment.connection()
-        uploaded = await byte_exchange.upload_input(connection, input) if input is not None else ""
+        uploaded = await byte_exchange.upload_input(connection, stdin) if stdin is not None else ""
         request = ExecuteRequest(
             call=call, actor=actor, permission_mode=self.mode.value, input=uploaded
         )
-        result = await connection.request("execute", request, ToolResult)
+        result = await connection.request(
+            "execute", request, ToolResult, deadline_seconds=_deadline_seconds(call)
+        )
         if call.name == "present_artifact" and not result.is_error:
             return await artifacts.collect(connection, result, self._folder / "artifacts")
         return result
@@ -289,6 +327,11 @@ class Session:
                 reader.send_nowait(event)
             except anyio.WouldBlock:
                 continue
+
+
+def _deadline_seconds(call: ToolCall) -> float:
+    """Return how long the worker may take: a command's own limit, and time to end it, included."""
+    return COMMAND_DEADLINE_SECONDS if call.name == "bash" else TOOL_DEADLINE_SECONDS
 
 
 def _structured(tool_name: str, result: ToolResult) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 
 from moorage.backends.profile import Profile
-from moorage.errors import ConfigError, NotFound, NotFound
+from moorage.errors import ConfigError, NotFound
 from moorage.policy.permission import PermissionMode
 
 _ID = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]{0,63}")

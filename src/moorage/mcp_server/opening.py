@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from moorage.app.application import SessionPlan, open_session, plan_session
+from moorage.app.application import SessionOptions, SessionPlan, open_session
 from moorage.app.home import find_home
 from moorage.errors import ConfigError, NotFound
 from moorage.mcp_server.options import Options
@@ -28,8 +28,8 @@ def plan_of(options: Options) -> SessionPlan:
         raise ConfigError("a session is chosen by its id or by its name, not by both.")
     saved = _saved_session(options)
     if saved is None:
-        return plan_session(**_new(options))
-    return plan_session(**_again(options, saved))
+        return SessionPlan(SessionOptions(**_new(options)))
+    return SessionPlan(SessionOptions(**_again(options, saved)))
 
 
 def place_of(plan: SessionPlan) -> Place:
@@ -73,7 +73,7 @@ def _saved_session(options: Options) -> str | None:
     if not options.session_name:
         return None
     try:
-        plan_session(session_id=options.session_name, home=options.home)
+        SessionPlan(SessionOptions(session_id=options.session_name, home=options.home))
     except NotFound:
         return None
     return options.session_name
