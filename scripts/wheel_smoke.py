@@ -23,7 +23,9 @@ INSIDE_ROOMS = frozenset(
     {"confine", "connection", "errors", "policy", "process", "protocol", "tools", "transports"}
     | {"worker", "workspace"}
 )
-BASE_LIBRARIES = frozenset({"anyio", "idna", "msgspec", "quickjs", "sniffio", "typing_extensions"})
+BASE_LIBRARIES = frozenset(
+    {"anyio", "idna", "msgspec", "quickjs", "sitecustomize", "sniffio", "typing_extensions"}
+)
 IMPORT_LINE = re.compile(r"import time: +\d+ \| +\d+ \| *(\S+)")
 TOKEN = "0" * 64  # a private pipe to our own child needs no secret
 
