@@ -14,8 +14,9 @@ from moorage.app.config import load
 from moorage.app.environments import Finding, check_environment, list_environments
 from moorage.app.home import find_home
 from moorage.cli import exit_codes
+from moorage.cli.parameters import Folder
 from moorage.cli.render import print_failure, print_fields, print_json, print_table, styled
-from moorage.cli.session_options import Folder, complete_environments
+from moorage.cli.session_options import complete_environments
 
 EPILOG = """\b
 Examples:

@@ -16,10 +16,11 @@ import msgspec
 
 from moorage.cli.remedies import find_manager, install_command
 from moorage.confine import landlock
+from moorage.confine.plan import MINIMUM_ABI
 
 State = Literal["ok", "limited", "missing"]
 
-LEAST_LANDLOCK_ABI = 3
+
 LEAST_LANDLOCK_KERNEL = (6, 2)
 
 
@@ -121,7 +122,7 @@ class Machine:
         """Return whether the kernel can confine commands."""
         abi = self._landlock_abi()
         kernel = f"kernel {self._kernel}"
-        if abi >= LEAST_LANDLOCK_ABI:
+        if abi >= MINIMUM_ABI:
             return Finding(
                 name="Landlock", state="ok", detail=f"ABI {abi}, {kernel}", is_required=True
             )

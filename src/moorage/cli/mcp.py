@@ -5,9 +5,11 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import Any
 
+import anyio
 import click
 
 from moorage.cli import exit_codes
+from moorage.cli.parameters import Address
 from moorage.cli.session_options import place_options
 from moorage.errors import BackendUnavailable
 
@@ -20,21 +22,6 @@ Examples:
 
 The environment and the mode are chosen here and nowhere else; no tool can change them.
 """
-
-
-class Address(click.ParamType[tuple[str, int]]):
-    """HOST:PORT, where port 0 lets the system choose."""
-
-    name = "address"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, int]:
-        """Return the host and the port."""
-        host, separator, port = str(value).rpartition(":")
-        if not (separator and host and port.isdecimal() and int(port) <= 65535):
-            self.fail(f"{value!r} is not HOST:PORT, such as 127.0.0.1:8765.", param, ctx)
-        return host.strip("[]"), int(port)
 
 
 @click.command(epilog=EPILOG)
@@ -70,9 +57,7 @@ def command(
             "the MCP server's libraries are not installed.",
             hint="Install them with: pip install 'moorage[mcp]'",
         )
-    # Late: these imports cost most of a second, and need the extra that was just looked for.
-    import anyio  # noqa: PLC0415
-
+    # Late: this import costs most of a second, and needs the extra that was just looked for.
     from moorage.mcp_server import Options, run_http, run_stdio  # noqa: PLC0415
 
     host, port = address or ("127.0.0.1", 0)

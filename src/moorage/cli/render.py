@@ -60,9 +60,9 @@ def duration(milliseconds: float) -> str:
     return f"{minutes} min {seconds} s"
 
 
-def count(number: int, noun: str) -> str:
+def count(number: int, noun: str, plural: str = "") -> str:
     """Return a number with its noun, in the plural where that is right."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
 def print_json(value: Any) -> None:

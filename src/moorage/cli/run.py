@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import shlex
 import sys
 from dataclasses import dataclass
@@ -12,13 +11,20 @@ import anyio
 import click
 
 from moorage.cli import exit_codes
-from moorage.cli.render import count, duration, print_json, print_note
+from moorage.cli.command_output import (
+    Streams,
+    as_document,
+    print_notes,
+    whole_streams,
+    write_streams,
+)
+from moorage.cli.parameters import WholeNumber
+from moorage.cli.render import print_json
 from moorage.cli.session_options import SessionChoice, open_chosen, session_options
-from moorage.errors import EnvironmentDied, ExecutionError, OutcomeUnknown
+from moorage.errors import EnvironmentDied, OutcomeUnknown
 
 if TYPE_CHECKING:
     from moorage.host.results import CommandResult
-    from moorage.host.session import Session
 
 EPILOG = """\b
 Examples:
@@ -63,7 +69,7 @@ class Request:
 )
 @click.option(
     "-t", "--timeout", "timeout_seconds", metavar="SECONDS", default=300, show_default=True,
-    type=click.IntRange(1, 3600), help="End the command, and all it started, after this time.",
+    type=WholeNumber(1, 3600), help="End the command, and all it started, after this time.",
 )  # fmt: skip
 @click.option("-i", "--stdin", "takes_input", is_flag=True, help="Pass standard input on.")
 @click.option("--json", "as_json", is_flag=True, help="Print the whole result as JSON.")
@@ -92,85 +98,24 @@ async def _run(choice: SessionChoice, request: Request, data: bytes | None, as_j
         except (OutcomeUnknown, EnvironmentDied) as error:
             if error.result is None:
                 raise
-            return _show_broken_off(error, error.result, as_json=as_json)
+            return _show_broken_off(error, session.id, as_json=as_json)
         if as_json:
-            print_json(as_document(result))
+            print_json(as_document(result, session.id))
         else:
-            _show(result, request, session)
+            streams = await whole_streams(session, result)
+            write_streams(streams)
+            print_notes(result, request.words, is_whole=streams.is_whole)
         return exit_codes.exit_code_of_outcome(result.outcome, result.exit_code)
 
 
-def as_document(result: CommandResult) -> dict[str, Any]:
-    """Return a result as its JSON document; the keys are the same for every outcome."""
-    return {
-        "outcome": result.outcome,
-        "exit_code": result.exit_code,
-        "duration_ms": result.duration_ms,
-        "stdout": result.stdout,
-        "stderr": result.stderr,
-        "stdout_base64": _base64_unless_text(result.stdout_data),
-        "stderr_base64": _base64_unless_text(result.stderr_data),
-        "stdout_bytes": result.stdout_bytes,
-        "stderr_bytes": result.stderr_bytes,
-        "stdout_truncated": result.stdout_truncated,
-        "stderr_truncated": result.stderr_truncated,
-        "full_log_ref": result.full_log_ref,
-        "left_running": result.left_running,
-        "promoted_process_id": result.promoted_process_id,
-        "error": None,
-    }
-
-
-def _base64_unless_text(data: bytes) -> str | None:
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return base64.b64encode(data).decode()
-    return None
-
-
-def _show_broken_off(error: ExecutionError, result: CommandResult, *, as_json: bool) -> int:
+def _show_broken_off(
+    error: OutcomeUnknown | EnvironmentDied, session_id: str, *, as_json: bool
+) -> int:
     """Show what was known when the place of the command went away."""
+    result: CommandResult = error.result
     if not as_json:
-        _write(result)
+        write_streams(Streams(result.stdout_data, result.stderr_data, is_whole=False))
         raise error
     described = {"code": error.code, "message": error.message, "hint": error.hint}
-    print_json({**as_document(result), "error": described})
+    print_json({**as_document(result, session_id), "error": described})
     return exit_codes.exit_code_of(error)
-
-
-def _write(result: CommandResult) -> None:
-    sys.stdout.flush()
-    sys.stdout.buffer.write(result.stdout_data)
-    sys.stdout.buffer.flush()
-    sys.stderr.flush()
-    sys.stderr.buffer.write(result.stderr_data)
-    sys.stderr.buffer.flush()
-
-
-def _show(result: CommandResult, request: Request, session: Session) -> None:
-    _write(result)
-    for note in notes(result, request):
-        print_note(note)
-
-
-def notes(result: CommandResult, request: Request) -> list[str]:
-    """Return what a person should know beyond the output and the exit code."""
-    found = []
-    if result.outcome == "timed_out":
-        found.append(
-            f"timed out after {duration(result.duration_ms)}; the command and everything it "
-            "started were ended. --timeout gives it longer."
-        )
-    if result.left_running:
-        left = count(result.left_running, "process").replace("processs", "processes")
-        found.append(f"{left} left running in the background ended with this session.")
-    for name in ("stdout", "stderr"):
-        if getattr(result, f"{name}_truncated"):
-            total = getattr(result, f"{name}_bytes")
-            found.append(f"{name} was cut: it had {total:,} bytes.")
-    if result.exit_code == exit_codes.NOT_FOUND and len(request.words) == 1:
-        [word] = request.words
-        if " " in word:
-            found.append(f"one word is one name; for shell text use: moorage run -c {word!r}")
-    return found

@@ -15,9 +15,10 @@ from moorage.app.sessions import (
     remove_session,
 )
 from moorage.cli import exit_codes
+from moorage.cli.parameters import Folder, WholeNumber
 from moorage.cli.record_view import body, heading
 from moorage.cli.render import count, print_fields, print_json, print_note, print_table, styled
-from moorage.cli.session_options import MODES, Folder, complete_sessions
+from moorage.cli.session_options import MODES, complete_sessions
 
 EPILOG = """\b
 Examples:
@@ -41,7 +42,7 @@ def command() -> None:
 
 @command.command("list")
 @click.option(
-    "-n", "--last", default=20, show_default=True, metavar="COUNT", type=click.IntRange(min=0),
+    "-n", "--last", default=20, show_default=True, metavar="COUNT", type=WholeNumber(0),
     help="How many of the latest to show; 0 shows all.",
 )  # fmt: skip
 @json_option

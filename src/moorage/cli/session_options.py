@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 import click
 
 import moorage
+from moorage.cli.parameters import Folder
 from moorage.policy.permission import PermissionMode
 
 if TYPE_CHECKING:
@@ -41,18 +42,6 @@ class SessionChoice:
             "writable_roots": self.writable_roots,
         }
         return {name: value for name, value in named.items() if value}
-
-
-class Folder(click.ParamType[str]):
-    """A folder that the host checks; here it only completes names."""
-
-    name = "folder"
-
-    def shell_complete(
-        self, ctx: click.Context, param: click.Parameter, incomplete: str
-    ) -> list[click.shell_completion.CompletionItem]:
-        """Let the shell complete folders."""
-        return [click.shell_completion.CompletionItem(incomplete, type="dir")]
 
 
 def complete_environments(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:

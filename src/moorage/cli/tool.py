@@ -135,10 +135,19 @@ async def _call(choice: SessionChoice, name: str, arguments: dict[str, Any], as_
     async with open_chosen(choice) as session:
         result = await session.call(name, arguments)
     if as_json:
-        print_json(result)
+        print_json(result_document(result))
     else:
         show_result(result)
     return exit_codes.FAILED if result.is_error else exit_codes.OK
+
+
+def result_document(result: ToolResult) -> dict[str, Any]:
+    """Return a result as its JSON document; the keys are the same for every tool."""
+    return {
+        "content": result.content,
+        "structured_content": result.structured_content,
+        "is_error": result.is_error,
+    }
 
 
 def show_result(result: ToolResult) -> None:
@@ -154,4 +163,5 @@ def _part_text(part: ContentPart) -> str:
     if part.type == "text":
         return part.text
     where = part.uri or part.name or part.remote_ref or f"{len(part.data)} base64 characters"
-    return f"[{part.type} {part.mime_type} {where}; --json has it whole]".replace("  ", " ")
+    what = f"{part.type} {part.mime_type}".strip()
+    return f"[{what}, {where}; --json has it whole]"

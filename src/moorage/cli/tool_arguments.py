@@ -35,9 +35,9 @@ def parse_words(
         arguments = _from_pairs(name, schema, words, read_text)
     missing = [key for key in schema.get("required", ()) if key not in arguments]
     if missing:
-        raise InvalidArguments(
-            f"{name} needs {' and '.join(f'{key}=...' for key in missing)}.", hint=_see(name)
-        )
+        named = " and ".join(missing)
+        word = "argument" if len(missing) == 1 else "arguments"
+        raise InvalidArguments(f"{name} needs the {word} {named}.", hint=_see(name))
     return arguments
 
 
