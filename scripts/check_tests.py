@@ -1,7 +1,8 @@
-"""Gate: tests wait for events, never for time.
+"""Gate: tests wait for events, never for time, and say what they need by name.
 
 A sleep makes a test slow where the machine is fast and wrong where it is slow; an assertion on a
-measured duration fails on a busy machine. Both are found by reading the syntax tree.
+measured duration fails on a busy machine; a skip of a test's own making would go unseen where the
+whole suite has to run. All are found by reading the syntax tree.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import repository
 # Reading a clock to measure. ``time.time`` stays allowed: files have times too.
 CLOCKS = frozenset({"current_time", "monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns"})
 SLEEPS = frozenset({"sleep", "sleep_until"})
+SKIPS = frozenset({"importorskip", "skip", "skipif"})
 
 
 def _called_name(call: ast.Call) -> str:
@@ -26,14 +28,20 @@ def _called_name(call: ast.Call) -> str:
             return ""
 
 
+def _is_of_pytest(node: ast.Attribute) -> bool:
+    return ast.unparse(node.value) in {"pytest", "pytest.mark"}
+
+
 def _is_bare_checkpoint(call: ast.Call) -> bool:
     """Return whether the call is ``sleep(0)``, which lets other tasks run and waits for nothing."""
     return bool(call.args) and isinstance(call.args[0], ast.Constant) and call.args[0].value == 0
 
 
 def test_findings(path: Path, source: str) -> Iterator[str]:
-    """Yield every sleep and every clock that a test module uses."""
+    """Yield every sleep, clock and own skip that a test module uses."""
     for node in ast.walk(ast.parse(source, filename=str(path))):
+        if isinstance(node, ast.Attribute) and node.attr in SKIPS and _is_of_pytest(node):
+            yield f'{path}:{node.lineno}: {node.attr} hides why; use @pytest.mark.needs("...").'
         if not isinstance(node, ast.Call):
             continue
         name = _called_name(node)
@@ -48,6 +56,7 @@ def findings(root: Path) -> list[str]:
     return [
         line
         for path in repository.python_files(root, ("tests",))
+        if path.name != "conftest.py"
         for line in test_findings(path, (root / path).read_text("utf-8"))
     ]
 

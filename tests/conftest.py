@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 from collections.abc import Callable, Mapping
 
 import pytest
@@ -22,6 +23,15 @@ def _has_command(name: str) -> Callable[[], bool]:
     return lambda: shutil.which(name) is not None
 
 
+def _has_ipv6() -> bool:
+    try:
+        with socket.socket(socket.AF_INET6) as loopback:
+            loopback.bind(("::1", 0))
+    except OSError:
+        return False
+    return True
+
+
 # What can be had on any machine that runs the whole suite; missing under CI is a failure.
 SERVICES: Mapping[str, Callable[[], bool]] = {
     "git": _has_command("git"),
@@ -30,6 +40,7 @@ SERVICES: Mapping[str, Callable[[], bool]] = {
 }
 # What a machine is or is not; the other case has tests of its own.
 CIRCUMSTANCES: Mapping[str, Callable[[], bool]] = {
+    "ipv6": _has_ipv6,
     "not root": lambda: os.geteuid() != 0,
     "root": lambda: os.geteuid() == 0,
 }

@@ -28,6 +28,18 @@ def test_reading_a_clock_to_measure_is_found(line: str) -> None:
 @pytest.mark.parametrize(
     "line",
     [
+        "@pytest.mark.skipif(not has_rg, reason='')",
+        "@pytest.mark.skip",
+        "@pytest.importorskip('x')",
+    ],
+)
+def test_a_skip_of_the_tests_own_making_is_found(line: str) -> None:
+    assert len(found(f"{line}\ndef test_it():\n    pass\n")) == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
         "await anyio.sleep(0)",
         "await anyio.sleep_forever()",
         "await session.run('sleep 5 & echo started')",
