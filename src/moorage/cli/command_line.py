@@ -12,6 +12,7 @@ from difflib import get_close_matches
 from typing import NamedTuple
 
 import click
+from click.shell_completion import CompletionItem, shell_complete
 
 from moorage.cli import exit_codes
 from moorage.cli.render import print_failure, print_json, styled
@@ -43,6 +44,9 @@ EXAMPLES = (
     "moorage tool grep pattern=TODO include='*.py'",
     "moorage mcp --workspace ~/project",
 )
+
+PROGRAM = "moorage"
+COMPLETION_VARIABLE = "_MOORAGE_COMPLETE"
 
 NEXT_STEP = "Next: moorage demo, then moorage doctor. moorage COMMAND --help has examples."
 
@@ -84,12 +88,10 @@ class RootGroup(click.Group):
         formatter.write("".join(f"  {example}\n" for example in EXAMPLES))
         formatter.write(f"\n{NEXT_STEP}\n")
 
-    def shell_complete(
-        self, ctx: click.Context, incomplete: str
-    ) -> list[click.shell_completion.CompletionItem]:
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Return the sub-commands that begin with ``incomplete``, without importing any."""
         return [
-            click.shell_completion.CompletionItem(entry.name, help=entry.summary)
+            CompletionItem(entry.name, help=entry.summary)
             for entry in ENTRIES
             if entry.name.startswith(incomplete)
         ]
@@ -114,8 +116,10 @@ def run_command_line(arguments: Sequence[str]) -> int:
     own_arguments = _before_separator(arguments)
     _set_up_logging()
     try:
-        code = root.main(args=list(arguments), prog_name="moorage", standalone_mode=False)
+        code = _run(list(arguments))
         sys.stdout.flush()
+    except click.exceptions.Exit as ended:
+        return ended.exit_code
     except BrokenPipeError:
         # The reader went away, which is its right; Python must not complain at exit either.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -125,6 +129,19 @@ def run_command_line(arguments: Sequence[str]) -> int:
     except Exception as error:  # noqa: BLE001 - the one place of this process that reports them all
         code = report(error, as_json="--json" in own_arguments)
         return exit_codes.without_clash(code) if _command_name(own_arguments) == "run" else code
+    return code
+
+
+def _run(arguments: list[str]) -> int:
+    """Answer a shell that completes a line, or run a sub-command.
+
+    ``click.Command.main`` would do both, but it also exits by itself when a reader goes away.
+    """
+    completion = os.environ.get(COMPLETION_VARIABLE)
+    if completion:
+        return shell_complete(root, {}, PROGRAM, COMPLETION_VARIABLE, completion)
+    with root.make_context(PROGRAM, arguments) as context:
+        code = root.invoke(context)
     return code if isinstance(code, int) else exit_codes.OK
 
 
@@ -150,6 +167,9 @@ def report(error: Exception, *, as_json: bool) -> int:
         traceback.print_exception(error)
     if isinstance(error, ExceptionGroup):
         return max(report(inner, as_json=as_json) for inner in error.exceptions)
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        click.echo(error.format_message(), err=True)
+        return exit_codes.USAGE
     code, message, hint, exit_code = _described(error)
     if as_json:
         print_json({"error": {"code": code, "message": message, "hint": hint}})

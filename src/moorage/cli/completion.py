@@ -6,6 +6,7 @@ import click
 from click.shell_completion import BashComplete, FishComplete, ShellComplete, ZshComplete
 
 from moorage.cli import exit_codes
+from moorage.cli.command_line import COMPLETION_VARIABLE, PROGRAM
 
 EPILOG = """\b
 Examples:
@@ -27,7 +28,7 @@ SHELLS: dict[str, type[ShellComplete]] = {
 def command(ctx: click.Context, shell: str) -> int:
     """Print the completion script of a shell."""
     root = ctx.find_root().command
-    script = SHELLS[shell](root, {}, "moorage", "_MOORAGE_COMPLETE")
+    script = SHELLS[shell](root, {}, PROGRAM, COMPLETION_VARIABLE)
     # ShellComplete.source, not the subclass's: Bash's own starts a Bash to check its version.
     click.echo(ShellComplete.source(script))
     return exit_codes.OK

@@ -58,7 +58,7 @@ def _ending(call: CallRecord, facts: Mapping[str, Any]) -> str:
     if call.error_code:
         return call.error_code
     outcome, exit_code = facts.get("outcome"), facts.get("exit_code")
-    if outcome in {None, "exited"} and isinstance(exit_code, int):
+    if outcome in (None, "exited") and isinstance(exit_code, int):
         return f"exit {exit_code}"
     state = outcome or facts.get("error_kind") or facts.get("status") or facts.get("action")
     if isinstance(state, str):
