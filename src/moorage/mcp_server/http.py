@@ -105,19 +105,21 @@ def listening(host: str, port: int) -> Iterator[socket.socket]:
     Raises:
         ConfigError: there is no such address here, or the port is taken.
     """
+    if not 0 <= port <= 65535:
+        raise ConfigError(f"cannot listen on {host}:{port}: a port is a number up to 65535.")
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host.strip("[]"), port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         listener = socket.socket(family, kind, protocol)
-    except (OSError, OverflowError) as error:
+    except OSError as error:
         raise ConfigError(f"cannot listen on {host}:{port}: {error}.") from error
     with listener:
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind(address)
             listener.listen()
-        except (OSError, OverflowError) as error:
+        except OSError as error:
             raise ConfigError(
                 f"cannot listen on {host}:{port}: {error}.",
                 hint="Choose another port; 0 takes any that is free.",

@@ -8,9 +8,10 @@ import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
-from moorage.app.application import SessionOptions, SessionPlan, open_session
+import msgspec
+
+from moorage.app.application import SessionOptions, SessionPlan, open_planned
 from moorage.app.home import find_home
 from moorage.errors import ConfigError, NotFound
 from moorage.mcp_server.options import Options
@@ -18,18 +19,31 @@ from moorage.mcp_server.server import Place
 from moorage.mcp_server.sessions import Opener, ToolSession
 
 
-def plan_of(options: Options) -> SessionPlan:
-    """Return what the options choose; nothing is started or kept.
+def plan_of(options: Options, session_id: str | None = None) -> SessionPlan:
+    """Return what the options choose, or the same in a session that exists; nothing is started.
+
+    A session's name that is not taken yet is for a new session.
 
     Raises:
         ConfigError: the options or the configuration are impossible.
     """
     if options.session_id and options.session_name:
         raise ConfigError("a session is chosen by its id or by its name, not by both.")
-    saved = _saved_session(options)
-    if saved is None:
-        return SessionPlan(SessionOptions(**_new(options)))
-    return SessionPlan(SessionOptions(**_again(options, saved)))
+    chosen = SessionOptions(
+        environment=options.environment,
+        workspace=options.workspace,
+        mode=options.mode,
+        session_id=session_id or options.session_id or None,
+        writable_roots=options.writable_roots,
+        home=options.home,
+    )
+    name = options.session_name
+    if chosen.session_id is not None or not name:
+        return SessionPlan(chosen)
+    try:
+        return SessionPlan(msgspec.structs.replace(chosen, session_id=name))
+    except NotFound:
+        return SessionPlan(msgspec.structs.replace(chosen, name=name))
 
 
 def place_of(plan: SessionPlan) -> Place:
@@ -43,40 +57,10 @@ def session_opener(options: Options) -> Opener:
 
     @asynccontextmanager
     async def open_one(session_id: str | None) -> AsyncIterator[ToolSession]:
-        saved = session_id or _saved_session(options)
-        arguments = _new(options) if saved is None else _again(options, saved)
-        async with open_session(**arguments) as session:
+        async with open_planned(plan_of(options, session_id)) as session:
             yield session
 
     return open_one
-
-
-def _new(options: Options) -> dict[str, Any]:
-    return {
-        "environment": options.environment,
-        "workspace": options.workspace,
-        "mode": options.mode,
-        "name": options.session_name or "",
-        "writable_roots": options.writable_roots,
-        "home": options.home,
-    }
-
-
-def _again(options: Options, saved: str) -> dict[str, Any]:
-    return {**_new(options), "session_id": saved}
-
-
-def _saved_session(options: Options) -> str | None:
-    """Return the session to go on with; a name that is not taken yet is for a new one."""
-    if options.session_id:
-        return options.session_id
-    if not options.session_name:
-        return None
-    try:
-        SessionPlan(SessionOptions(session_id=options.session_name, home=options.home))
-    except NotFound:
-        return None
-    return options.session_name
 
 
 def default_token_file(options: Options) -> Path:

@@ -147,11 +147,9 @@ def binding_of(context: Context) -> SessionBinding:
 async def progress_of(context: Context, interval_seconds: float) -> AsyncIterator[None]:
     """Tell a client that asked for progress how long the call inside has been running.
 
-    Nothing is sent after the block, so no notification can follow the call's result.
+    The SDK drops the report when the client did not ask. Nothing is sent after the block, so no
+    notification can follow the call's result.
     """
-    if not context.meta or "progress_token" not in context.meta:
-        yield
-        return
     async with anyio.create_task_group() as reporting:
         reporting.start_soon(_report_progress, context, interval_seconds)
         try:

@@ -20,6 +20,7 @@ from mcp.server.lowlevel.server import Server
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
+from moorage.errors import RemoteProtocolViolation
 from moorage.mcp_server.opening import log_to_stderr, place_of, plan_of, session_opener
 from moorage.mcp_server.options import Options
 from moorage.mcp_server.server import build_server
@@ -43,10 +44,10 @@ async def run_stdio(options: Options) -> None:
     log_to_stderr()
     place = place_of(plan_of(options))
     server = build_server(options, session_opener(options), place=place)
-    with claimed_standard_streams() as (source, sink):
+    with claimed_standard_streams() as transport:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_cancel_at_signal, tasks.cancel_scope)
-            await serve_stream(server, FdTransport(source, sink))
+            await serve_stream(server, transport)
             tasks.cancel_scope.cancel()
 
 
@@ -54,25 +55,28 @@ async def serve_stream(server: Server[Sessions], transport: Transport) -> None:
     """Serve one client over a byte stream, a message a line, until the stream ends."""
     incoming, from_client = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     outgoing, to_client = anyio.create_memory_object_stream[SessionMessage](0)
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(_read_messages, transport, incoming, outgoing.clone())
-        tasks.start_soon(_write_messages, transport, to_client, tasks.cancel_scope)
-        await server.run(from_client, outgoing, server.create_initialization_options())
+    try:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_read_messages, transport, incoming, outgoing.clone())
+            tasks.start_soon(_write_messages, transport, to_client, tasks.cancel_scope)
+            await server.run(from_client, outgoing, server.create_initialization_options())
+    finally:
+        await transport.aclose()
 
 
 async def _read_messages(transport: Transport, incoming: Incoming, outgoing: Outgoing) -> None:
     reader = FrameReader()
     async with incoming, outgoing:
-        while reader.failure is None:
-            try:
-                data = await transport.receive()
-            except (anyio.BrokenResourceError, anyio.ClosedResourceError):
-                return
-            for line in reader.feed(data) if data else reader.finish():
+        try:
+            while data := await transport.receive():
+                for line in reader.feed(data):
+                    await _pass_on(line, incoming, outgoing)
+            for line in reader.finish():
                 await _pass_on(line, incoming, outgoing)
-            if not data:
-                return
-        logger.error("%s The server ends.", reader.failure)
+        except RemoteProtocolViolation as error:
+            logger.error("%s The server ends.", error)  # noqa: TRY400 - the client's fault, not ours
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+            logger.info("the client went away")
 
 
 async def _pass_on(line: bytes, incoming: Incoming, outgoing: Outgoing) -> None:
@@ -120,23 +124,25 @@ async def _cancel_at_signal(serving: anyio.CancelScope) -> None:
 
 
 @contextmanager
-def claimed_standard_streams() -> Iterator[tuple[int, int]]:
+def claimed_standard_streams() -> Iterator[FdTransport]:
     """Take standard input and output for the protocol alone, and give them back at the end.
 
     Meanwhile anything else in this process reads nothing, and prints to standard error.
     """
-    source, sink = (fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, 3) for number in (0, 1))
-    were_blocking = [os.get_blocking(descriptor) for descriptor in (source, sink)]
+    kept = [_duplicate(number) for number in (0, 1)]
+    transport = FdTransport(_duplicate(0), _duplicate(1))
     null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
     os.dup2(null, 0)
     os.dup2(2, 1)
     os.close(null)
     try:
-        yield source, sink
+        yield transport
     finally:
-        for descriptor, number, was_blocking in zip(
-            (source, sink), (0, 1), were_blocking, strict=True
-        ):
-            os.set_blocking(descriptor, was_blocking)
+        for number, descriptor in enumerate(kept):
             os.dup2(descriptor, number)
             os.close(descriptor)
+
+
+def _duplicate(number: int) -> int:
+    """Return a duplicate that no child inherits and that is none of the standard streams."""
+    return fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, 3)
