@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable, Iterator
 from hashlib import sha256
+
+from moorage.workspace.location import Target, check_regular
 
 # A step of reading long files: large enough to be fast, small enough to be cancelled soon.
 _STEP_BYTES = 1024 * 1024
@@ -18,6 +21,27 @@ class ChangedMeanwhile(Exception):
         """Keep how the file is shown."""
         super().__init__(f"{display} was changed by someone else meanwhile.")
         self.display = display
+
+
+def open_existing(target: Target) -> int:
+    """Open the file that a target found, for reading; the caller closes the descriptor.
+
+    Raises:
+        WrongFileType: it is a folder or a special file; nothing was opened.
+        ChangedMeanwhile: another file has taken its place.
+        FileNotFoundError: there is none.
+        OSError: the system refuses.
+    """
+    display = target.location.display
+    if target.status is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), display)
+    check_regular(target.status.st_mode, display)
+    flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW | os.O_CLOEXEC
+    fd = os.open(target.name, flags, dir_fd=target.folder_fd)
+    if fingerprint(os.fstat(fd)) != fingerprint(target.status):
+        os.close(fd)
+        raise ChangedMeanwhile(display)
+    return fd
 
 
 def fingerprint(status: os.stat_result) -> tuple[int, ...]:

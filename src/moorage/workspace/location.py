@@ -33,7 +33,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     """A file that is to be written: a held folder above it, and the names that lead down to it.
 
     ``missing`` names folders that do not exist yet; ``status`` is that of the existing file, if
-    there is one. Who asked for it closes ``folder_fd``.
+    there is one. Leaving its ``with`` lets go of the folder.
     """
 
     location: Location
@@ -41,6 +41,14 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     missing: tuple[str, ...]
     name: str
     status: os.stat_result | None
+
+    def __enter__(self) -> Target:
+        """Return itself."""
+        return self
+
+    def __exit__(self, *details: object) -> None:
+        """Let go of the folder."""
+        os.close(self.folder_fd)
 
 
 class WrongFileType(Exception):

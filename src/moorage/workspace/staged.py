@@ -34,7 +34,7 @@ class StagedFile:
     """New content on its way into a target; leaving the ``with`` without ``commit`` drops it."""
 
     def __init__(self, target: Target, *, anonymous: bool = False) -> None:
-        """Open the place for the new content; the target's descriptor is now owned here.
+        """Open the place for the new content; the target's folder must stay held meanwhile.
 
         ``anonymous`` content vanishes even when this process is killed, at the cost of one more
         step; it is meant for content that arrives slowly.
@@ -107,13 +107,12 @@ class StagedFile:
         if self._temporary_name:
             _quietly_remove(self._temporary_name, self._folder_fd)
             self._temporary_name = ""
-        if self._folder_fd >= 0:
-            os.close(self._folder_fd)
-            self._folder_fd = -1
         while self._made_folders:
             parent_fd, name = self._made_folders.pop()
-            _quietly_remove_folder(name, parent_fd)
-            os.close(parent_fd)
+            os.close(self._folder_fd)
+            self._folder_fd = parent_fd
+            if name:
+                _quietly_remove_folder(name, parent_fd)
 
     def _check_existing(self) -> None:
         status = self._target.status
@@ -267,8 +266,6 @@ def _quietly_remove(name: str, folder_fd: int) -> None:
 
 
 def _quietly_remove_folder(name: str, parent_fd: int) -> None:
-    if not name:
-        return
     try:
         os.rmdir(name, dir_fd=parent_fd)
     except OSError:
