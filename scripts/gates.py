@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
-import shutil
 import subprocess
 import sys
 import time
@@ -89,7 +88,7 @@ def _run(gate: Gate) -> tuple[int, str]:
 def _forget_earlier_measurements() -> None:
     for path in repository.ROOT.glob(".coverage*"):
         path.unlink()
-    shutil.rmtree(repository.ROOT / "build" / "coverage.json", ignore_errors=True)
+    (repository.ROOT / "build" / "coverage.json").unlink(missing_ok=True)
 
 
 def main(names: list[str]) -> int:
