@@ -56,9 +56,10 @@ def test_both_files_are_an_error(tmp_path: Path) -> None:
         ({"execution_environments": {"profiles": {"local": BOX}}}, "cannot name a profile"),
         ({"writable_roots": ["relative"]}, "not an absolute path"),
         ({"writable_roots": "x"}, "Expected `array`"),
-        ({"confinement": {"command": ["/bin/x"], "enforcement": "some"}}, "'full'"),
-        ({"confinement": {"command": ["x"], "enforcement": "full"}}, "absolute program"),
-        ({"confinement": {"command": [], "enforcement": "full"}}, "absolute program"),
+        ({"confinement": {"argv": ["/bin/x"], "enforcement": "some"}}, 'only "full"'),
+        ({"confinement": {"argv": ["x"], "enforcement": "full"}}, "absolute path"),
+        ({"confinement": {"argv": [], "enforcement": "full"}}, "absolute path"),
+        ({"confinement": {"argv": ["/bin/x"], "enforcement": "full"}}, "hidden"),
     ],
 )
 def test_an_invalid_configuration_is_refused(tmp_path: Path, value: Any, message: str) -> None:
@@ -98,3 +99,16 @@ def test_the_home_follows_its_variable_or_the_xdg_folders(tmp_path: Path) -> Non
 def test_a_relative_home_is_refused() -> None:
     with pytest.raises(ConfigError, match="absolute"):
         find_home("some/where")
+
+
+def test_a_configured_confinement_provider_is_taken_over(tmp_path: Path) -> None:
+    choice = {
+        "argv": ["/usr/bin/bwrap", "--ro-bind", "/", "/"],
+        "enforcement": "full",
+        "hidden": ["--tmpfs", "{path}"],
+        "writable": ["--bind", "{path}", "{path}"],
+        "end": ["--"],
+    }
+    read = load(home_with(tmp_path, {"confinement": choice})).confinement
+    assert read is not None
+    assert read.provider().argv[0] == "/usr/bin/bwrap"

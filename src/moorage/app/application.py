@@ -228,7 +228,7 @@ def _placement(home: Home, configuration: Configuration, selection: Selection) -
         writable_roots=selection.writable_roots,
         hidden_paths=hidden,
         worker_state=home.worker_state,
-        confinement=choice.command if choice is not None else (),
+        confinement=choice.provider() if choice is not None else None,
     )
 
 

@@ -10,17 +10,32 @@ import msgspec
 
 from moorage.app.home import Home
 from moorage.backends.profile import LOCAL, Profile, check_name, parse_profile
+from moorage.confine.provider import ConfinementProvider, check_provider
 from moorage.errors import ConfigError, NotFound
 
 
 class ConfinementChoice(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A confinement provider that the user configured in place of the kernel's own.
 
-    ``command`` stands before the argument vector of every command; ``enforcement`` is ``full``.
+    The fields are those of :class:`~moorage.confine.provider.ConfinementProvider`.
     """
 
-    command: tuple[str, ...]
+    argv: tuple[str, ...]
     enforcement: str
+    hidden: tuple[str, ...] = ()
+    readable: tuple[str, ...] = ()
+    writable: tuple[str, ...] = ()
+    end: tuple[str, ...] = ()
+
+    def provider(self) -> ConfinementProvider:
+        """Return the provider.
+
+        Raises:
+            ConfigError: it cannot stand in for the kernel.
+        """
+        return check_provider(
+            ConfinementProvider(**msgspec.structs.asdict(self)), path="confinement"
+        )
 
 
 class ExecutionEnvironments(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -119,14 +134,5 @@ def _check(configuration: Configuration, file: Path) -> None:
     for root in configuration.writable_roots:
         if not Path(root).is_absolute():
             raise ConfigError(f"{root!r} is not an absolute path.", path="writable_roots")
-    choice = configuration.confinement
-    if choice is not None and choice.enforcement != "full":
-        raise ConfigError(
-            "a confinement provider must declare the enforcement 'full'.",
-            path="confinement.enforcement",
-        )
-    if choice is not None and not (choice.command and choice.command[0].startswith("/")):
-        raise ConfigError(
-            "a confinement provider needs an absolute program and its arguments.",
-            path="confinement.command",
-        )
+    if configuration.confinement is not None:
+        configuration.confinement.provider()

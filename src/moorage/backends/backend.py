@@ -8,6 +8,7 @@ from typing import Protocol
 import msgspec
 
 from moorage.backends.profile import Profile
+from moorage.confine.provider import ConfinementProvider
 from moorage.policy.permission import PermissionMode
 from moorage.transports.transport import Transport
 
@@ -23,7 +24,7 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
     writable_roots: tuple[str, ...] = ()
     hidden_paths: tuple[str, ...] = ()
     worker_state: Path
-    confinement: tuple[str, ...] = ()
+    confinement: ConfinementProvider | None = None
 
 
 class Backend(Protocol):

@@ -6,6 +6,8 @@ import os
 import sys
 from collections.abc import Mapping
 
+import msgspec
+
 from moorage.backends.backend import Backend, Placement
 from moorage.backends.grace import grace_seconds
 from moorage.transports.stdio import ChildTransport
@@ -41,7 +43,9 @@ def worker_command(placement: Placement) -> tuple[str, ...]:
     options = [f"--state={placement.worker_state}", f"--mode={placement.mode.value}"]
     options += [f"--writable={root}" for root in placement.writable_roots]
     options += [f"--hide={path}" for path in placement.hidden_paths]
-    options += [f"--confine-with={word}" for word in placement.confinement]
+    if placement.confinement is not None:
+        provider = msgspec.json.encode(placement.confinement._asdict()).decode()
+        options.append(f"--confine-with={provider}")
     return (sys.executable, "-P", "-c", _START, *options)
 
 

@@ -47,10 +47,9 @@ def parser() -> argparse.ArgumentParser:
     )
     described.add_argument(
         "--confine-with",
-        metavar="ARG",
-        action="append",
-        default=[],
-        help="one word of a command that fully confines what follows it; may be repeated",
+        metavar="JSON",
+        default="",
+        help="a provider that fully confines what it starts, in place of the kernel's own means",
     )
     described.add_argument(
         "--token-fd", metavar="N", type=int, help="descriptor to read the connection's token from"

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from moorage.confine.provider import ConfinementProvider, check_provider
 from moorage.policy.permission import PermissionMode
 
 
@@ -18,7 +19,7 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     highest: PermissionMode = PermissionMode.STANDARD
     writable_roots: tuple[str, ...] = ()
     hidden_paths: tuple[str, ...] = ()
-    confinement: tuple[str, ...] = ()
+    confinement: ConfinementProvider | None = None
 
 
 def options_of(arguments: argparse.Namespace) -> WorkerOptions:
@@ -29,5 +30,12 @@ def options_of(arguments: argparse.Namespace) -> WorkerOptions:
         highest=PermissionMode(arguments.mode),
         writable_roots=tuple(map(os.path.realpath, arguments.writable)),
         hidden_paths=tuple(map(os.path.realpath, arguments.hide)),
-        confinement=tuple(arguments.confine_with),
+        confinement=_provider(arguments.confine_with),
     )
+
+
+def _provider(text: str) -> ConfinementProvider | None:
+    if not text:
+        return None
+    fields = msgspec.json.decode(text, type=dict[str, tuple[str, ...] | str])
+    return check_provider(msgspec.convert(fields, ConfinementProvider), path="--confine-with")
