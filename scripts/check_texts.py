@@ -1,4 +1,4 @@
-"""Gate: no committed text names a machine or a private host, and the README stays short.
+"""Gate: no committed text names a machine or a private host, and what is linked exists.
 
 What would give this machine away is asked of the machine: where the checkout lies, and which
 package index pip and uv were told to use.
@@ -15,6 +15,7 @@ from pathlib import Path
 import repository
 
 README_LINES = 120  # two screens
+LINK = re.compile(r"\]\((?P<target>[^)#:\s]+)(?:#[^)]*)?\)")
 
 URL = re.compile(
     r"\b[a-z][a-z0-9+.-]*://(?P<login>[^\s/@:'\"`<>{}]+:[^\s/@'\"`<>{}]+@)?(?P<host>[A-Za-z0-9.-]+)"
@@ -62,6 +63,13 @@ def text_findings(path: Path, text: str, words: set[str]) -> Iterator[str]:
             yield f"{place}: {found.group()} is a path of one machine."
 
 
+def link_findings(root: Path, path: Path, text: str) -> Iterator[str]:
+    """Yield the relative links of a page that lead to no file of the repository."""
+    for match in LINK.finditer(text):
+        if not (root / path.parent / match["target"]).exists():
+            yield f"{path}: {match['target']} is linked and does not exist."
+
+
 def findings(root: Path, variables: Mapping[str, str]) -> list[str]:
     """Return everything of that kind below ``root``."""
     words = machine_words(root, variables)
@@ -69,6 +77,8 @@ def findings(root: Path, variables: Mapping[str, str]) -> list[str]:
     for path in repository.files(root):
         text = (root / path).read_bytes().decode("utf-8", "replace")
         found += text_findings(path, text, words)
+        if path.suffix == ".md":
+            found += link_findings(root, path, text)
         if path == Path("README.md") and text.count("\n") > README_LINES:
             found.append(f"{path}: {text.count(chr(10))} lines, at most {README_LINES}.")
     return found

@@ -51,6 +51,13 @@ def test_prose_names_no_path_of_one_machine(path: str) -> None:
     assert found("src/moorage/x.py", f"PLACE = {path!r}") == []
 
 
+def test_a_relative_link_must_lead_to_a_file(tmp_path: Path) -> None:
+    (tmp_path / "LICENSE").touch()
+    text = "[a](LICENSE) [b](LICENSE#end) [c](#here) [d](gone.md)"
+    (finding,) = check_texts.link_findings(tmp_path, Path("README.md"), text)
+    assert finding == "README.md: gone.md is linked and does not exist."
+
+
 def test_the_readme_fits_on_two_screens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "README.md").write_text("line\n" * 121)
     monkeypatch.setattr(check_texts.repository, "files", lambda root: [Path("README.md")])
