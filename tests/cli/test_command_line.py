@@ -188,7 +188,7 @@ def test_the_worker_command_becomes_the_worker(
     monkeypatch.setattr(os, "execv", lambda path, argv: became.append([path, *argv]))
     assert command_line("worker", "--state", "/s", "--help").code == 0
     python = sys.executable
-    assert became == [[python, python, "-m", "moorage.worker", "--state", "/s", "--help"]]
+    assert became == [[python, python, "-P", "-m", "moorage.worker", "--state", "/s", "--help"]]
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

@@ -68,8 +68,14 @@ def test_a_broken_profile_is_125_and_names_the_field(command_line: Any, verb: st
         ("= 1\n", "is malformed"),
         ("[execution_environments]\ndefault = 'x'\n", "'x', which has no profile"),
         ("writable_roots = ['relative']\n", "writable_roots: 'relative' is not an absolute path"),
-        ("[confinement]\ncommand = ['/x']\nenforcement = 'some'\n", "confinement.enforcement"),
-        ("[confinement]\ncommand = []\nenforcement = 'full'\n", "confinement.command"),
+        (
+            "[confinement]\nargv = ['/x']\nenforcement = 'some'\n",
+            "confinement: enforcement is 'some'",
+        ),
+        (
+            "[confinement]\nargv = []\nenforcement = 'full'\n",
+            "confinement: a confinement provider starts with the absolute path",
+        ),
     ],
 )
 def test_an_impossible_configuration_is_one_sentence_that_names_the_field(

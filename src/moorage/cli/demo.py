@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from hashlib import sha256
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from textwrap import dedent
 
 import anyio
@@ -14,6 +13,7 @@ import moorage
 from moorage.cli import exit_codes
 from moorage.cli.render import styled
 from moorage.cli.steps import Step, Steps
+from moorage.cli.trial_place import TrialPlace, trial_place
 
 FILES = {
     "prices/__init__.py": '"""Prices in cents."""\n',
@@ -64,19 +64,17 @@ def command() -> int:
 
     Needs Git and Python, no network; everything happens in a temporary folder.
     """
-    with TemporaryDirectory(prefix="moorage-demo-") as folder:
-        anyio.run(play, Path(folder))
+    with trial_place() as place:
+        anyio.run(play, place)
     return exit_codes.OK
 
 
-async def play(folder: Path) -> None:
-    """Play the demo in ``folder``, where project, home and the forbidden place lie side by side."""
-    workspace, outside = folder / "project", folder / "outside"
-    workspace.mkdir()
-    outside.mkdir()
+async def play(place: TrialPlace) -> None:
+    """Play the demo in a place that is gone afterwards."""
+    workspace, home, outside = place
     click.echo(f"{styled('Moorage', bold=True)} at work in {workspace}\n")
     steps = Steps()
-    async with moorage.open_session("local", workspace=workspace, home=folder / "home") as session:
+    async with moorage.open_session("local", workspace=workspace, home=home) as session:
         with steps.step("Make a small project with Git and tests") as step:
             await make_project(session, step)
         with steps.step("Run its tests: one fails") as step:

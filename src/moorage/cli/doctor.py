@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import platform
 from importlib import metadata
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import anyio
 import click
@@ -15,6 +13,7 @@ import moorage
 from moorage.cli import exit_codes
 from moorage.cli.machine import Finding, Machine, State
 from moorage.cli.render import duration, one_line, print_failure, print_json, styled
+from moorage.cli.trial_place import TrialPlace, trial_place
 from moorage.confine.selftest import SelfTest, run_self_tests
 
 EPILOG = """\b
@@ -77,11 +76,8 @@ async def use_main_path() -> Finding:
     state: State = "missing"
     fix = ""
     try:
-        with (
-            TemporaryDirectory(prefix="moorage-doctor-") as folder,
-            anyio.fail_after(MAIN_PATH_SECONDS),
-        ):
-            detail = await _run_one_command(Path(folder))
+        with trial_place() as place, anyio.fail_after(MAIN_PATH_SECONDS):
+            detail = await _run_one_command(place)
             taken = duration((anyio.current_time() - started) * 1000)
             state, detail = "ok", f"{detail}, {taken}"
     except moorage.ExecutionError as error:
@@ -91,10 +87,9 @@ async def use_main_path() -> Finding:
     return Finding(name="main path", state=state, detail=detail, fix=fix, is_required=True)
 
 
-async def _run_one_command(folder: Path) -> str:
-    workspace = folder / "workspace"
-    workspace.mkdir()
-    async with moorage.open_session("local", workspace=workspace, home=folder / "home") as session:
+async def _run_one_command(place: TrialPlace) -> str:
+    workspace, home, _ = place
+    async with moorage.open_session("local", workspace=workspace, home=home) as session:
         ended = await session.run("echo it works > proof && cat proof")
     if ended.exit_code != 0 or ended.stdout != "it works\n":
         raise moorage.ToolFailed(f"a command ended with {ended.exit_code}: {ended.stderr}")

@@ -18,5 +18,6 @@ def command(arguments: tuple[str, ...]) -> None:
     # The outside wing never imports the worker: this process becomes it.
     sys.stdout.flush()
     sys.stderr.flush()
-    argv = [sys.executable, "-m", "moorage.worker", *arguments]
+    # -P: a file of the current folder must not be imported in place of a library's module.
+    argv = [sys.executable, "-P", "-m", "moorage.worker", *arguments]
     os.execv(sys.executable, argv)  # noqa: S606 - an argument vector, no shell
