@@ -1,1 +1,1 @@
-"""Limits that the kernel enforces on a child, in one room, so that it can be audited in one sitting."""
+"""Limits that the kernel enforces on a child, in one room to audit in one sitting."""

@@ -1,7 +1,7 @@
-"""What a command may reach, as a value: permission mode, roots and hidden paths become kernel rules.
+"""What a command may reach, as a value: modes, roots and hidden paths become kernel rules.
 
-Pure: the caller lists directories and talks to the kernel. Every path is absolute, canonical and free
-of symlinks; whoever builds a plan resolves its paths first.
+Pure: the caller lists directories and talks to the kernel. Every path is absolute, canonical and
+free of symlinks; whoever builds a plan resolves its paths first.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ class Plan(NamedTuple):
     """What the kernel lets a command reach; equal plans share one launcher.
 
     ``writable_roots`` may be written in ``standard``, and only be read in ``read_only``.
-    ``private_paths`` (TMPDIR, caches) may be written in every mode and may lie in a hidden path, and
-    so may ``readable_paths``, which may be read. Nothing else in ``hidden_paths`` can be read.
+    ``private_paths`` (TMPDIR, caches) may be written in every mode. They may lie in a hidden path,
+    and so may ``readable_paths``. Nothing else in ``hidden_paths`` can be read.
     """
 
     mode: PermissionMode
@@ -122,21 +122,24 @@ def check(plan: Plan) -> None:
                 f"{path!r} is not an absolute path without '.', '..' or doubled slashes.",
                 hint="Resolve the path before it becomes part of a confinement plan.",
             )
-    if not plan.mode.is_restricted:
-        return
-    for hidden in plan.hidden_paths:
-        for granted in plan.granted_paths:
-            if contains(granted, hidden):
-                raise ConfigError(
-                    f"{granted} contains {hidden}, which no command may read.",
-                    hint="Choose a workspace or root apart from Moorage's home.",
-                )
-        for root in plan.writable_roots:
-            if contains(hidden, root):
-                raise ConfigError(
-                    f"{root} lies in {hidden}, which no command may read.",
-                    hint="Choose a workspace or root apart from Moorage's home.",
-                )
+    if plan.mode.is_restricted:
+        for hidden in plan.hidden_paths:
+            _check_apart(plan, hidden)
+
+
+def _check_apart(plan: Plan, hidden: str) -> None:
+    for granted in plan.granted_paths:
+        if contains(granted, hidden):
+            raise ConfigError(
+                f"{granted} contains {hidden}, which no command may read.",
+                hint="Choose a workspace or root apart from Moorage's home.",
+            )
+    for root in plan.writable_roots:
+        if contains(hidden, root):
+            raise ConfigError(
+                f"{root} lies in {hidden}, which no command may read.",
+                hint="Choose a workspace or root apart from Moorage's home.",
+            )
 
 
 def is_normal(path: str) -> bool:
@@ -164,22 +167,16 @@ def rules(plan: Plan, list_names: Callable[[str], Iterable[str]]) -> tuple[Rule,
 
 def _grants(plan: Plan, list_names: Callable[[str], Iterable[str]]) -> Iterator[tuple[str, int]]:
     yield from _reading(plan.hidden_paths, list_names)
-    for path in plan.readable_paths:
-        yield path, READ_RIGHTS
-    for path in plan.private_paths:
-        yield path, READ_RIGHTS | WRITE_RIGHTS
-    for device in DEVICES:
-        yield device, DEVICE_RIGHTS
+    yield from ((path, READ_RIGHTS) for path in plan.readable_paths)
+    yield from ((path, READ_RIGHTS | WRITE_RIGHTS) for path in plan.private_paths)
+    yield from ((device, DEVICE_RIGHTS) for device in DEVICES)
     match plan.mode:
         case PermissionMode.STANDARD:
-            for root in plan.writable_roots:
-                yield root, READ_RIGHTS | WRITE_RIGHTS
-            for device in STANDARD_DEVICES:
-                yield device, DEVICE_RIGHTS
+            yield from ((root, READ_RIGHTS | WRITE_RIGHTS) for root in plan.writable_roots)
+            yield from ((device, DEVICE_RIGHTS) for device in STANDARD_DEVICES)
             yield SHARED_MEMORY, READ_RIGHTS | WRITE_RIGHTS
         case PermissionMode.READ_ONLY:
-            for root in plan.writable_roots:
-                yield root, READ_RIGHTS
+            yield from ((root, READ_RIGHTS) for root in plan.writable_roots)
         case PermissionMode.UNCONFINED:
             raise ConfigError("an unconfined plan has no rules.")
         case _:

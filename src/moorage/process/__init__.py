@@ -1,1 +1,1 @@
-"""Children and their lifetime: what to start, the running child, and the supervisor that owns it."""
+"""Children and their lifetime: what to start, the running child, its supervisor."""

@@ -2,30 +2,78 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
+import anyio
+
+from moorage.errors import ShutdownIncomplete
+from moorage.process.spec import ExitStatus
+
 if TYPE_CHECKING:
-    from moorage.process.spec import ExitStatus
+    from moorage.process.launching import Call, LauncherEnd
 
 READ_BYTES = 256 * 1024
+"""Four times what a pipe holds by default, so that one read empties it."""
 
 
 class PipeReader:
     """The reading end of one output pipe."""
 
-    fd: int
+    def __init__(self, fd: int) -> None:
+        """Take over the descriptor."""
+        os.set_blocking(fd, False)
+        self.fd = fd
+        self.is_at_end = False
 
     async def read(self, max_bytes: int = READ_BYTES) -> bytes:
         """Return the next bytes, at least one; empty at the end."""
-        raise NotImplementedError
+        while True:
+            try:
+                data = os.read(self.fd, max_bytes)
+            except BlockingIOError:
+                await anyio.wait_readable(self.fd)
+                continue
+            self.is_at_end = not data
+            return data
+
+    def drop_waiting(self, max_bytes: int = READ_BYTES) -> bool:
+        """Drop what is waiting; return whether the end was reached."""
+        try:
+            while not self.is_at_end:
+                self.is_at_end = not os.read(self.fd, max_bytes)
+        except BlockingIOError:
+            return False
+        return True
+
+    def close(self) -> None:
+        """Close this end; closing twice is fine."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
 
 
 class Child:
     """A program that a supervisor started, and everything that descends from it."""
 
-    pid: int
-    stdout: PipeReader
-    stderr: PipeReader
+    def __init__(
+        self, launcher: LauncherEnd, call: Call, stdout: PipeReader, stderr: PipeReader
+    ) -> None:
+        """Hold a program that was started."""
+        self.stdout = stdout
+        self.stderr = stderr
+        self._launcher = launcher
+        self._call = call
+
+    @property
+    def pid(self) -> int:
+        """Return the program's pid; it also names its session and process group."""
+        return self._call.pid
+
+    @property
+    def is_running(self) -> bool:
+        """Return whether the program itself is not known to have ended."""
+        return not self._call.exited.is_set()
 
     async def wait(self) -> ExitStatus:
         """Return how the program itself ended, whoever still holds its pipes.
@@ -33,16 +81,42 @@ class Child:
         Raises:
             EnvironmentDied: its launcher was lost, and everything it had started was ended.
         """
-        raise NotImplementedError
+        await self._call.exited.wait()
+        status = self._call.wait_status
+        if status is None:
+            self._launcher.check_alive()
+            raise AssertionError("a call ends with a status or with its launcher")
+        if os.WIFSIGNALED(status):
+            return ExitStatus(signal=os.WTERMSIG(status))
+        return ExitStatus(exit_code=os.WEXITSTATUS(status))
+
+    async def signal(self, number: int) -> None:
+        """Signal the program and all its descendants.
+
+        Raises:
+            EnvironmentDied: its launcher was lost, and everything it had started was ended.
+        """
+        await self._launcher.signal(self._call, number)
 
     async def end(self, grace_seconds: float) -> None:
         """End the program and all its descendants: SIGTERM, grace, SIGKILL.
 
         Raises:
+            EnvironmentDied: its launcher was lost, and everything it had started was ended.
             ShutdownIncomplete: something survived SIGKILL.
         """
-        raise NotImplementedError
+        if not self.is_running and not self._call.has_orphans:
+            return
+        left = await self._launcher.end(self._call, grace_seconds)
+        if left:
+            raise ShutdownIncomplete(f"{left} processes of pid {self.pid} survived SIGKILL.")
 
     async def count_left(self) -> int:
-        """Return how many descendants are alive, once the program itself has ended."""
-        raise NotImplementedError
+        """Return how many descendants are alive, once the program itself has ended.
+
+        Raises:
+            EnvironmentDied: its launcher was lost, and everything it had started was ended.
+        """
+        if not self.is_running and not self._call.has_orphans:
+            return 0
+        return await self._launcher.count_left(self._call)

@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager
+import os
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Self
 
-from moorage.confine.plan import Plan
+import anyio
+import msgspec
+
+from moorage.confine.nursery import FIRST_CALL
+from moorage.confine.plan import Plan, check
+from moorage.errors import EnvironmentDied, ProvisionError, ShutdownIncomplete
+from moorage.policy.permission import PermissionMode
+from moorage.process.child import Child, PipeReader
+from moorage.process.launching import LauncherEnd
+from moorage.process.spec import SupervisorLimits
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from moorage.confine.nursery import Nursery
-    from moorage.process.child import Child
-    from moorage.process.spec import ProgramSpec, SupervisorLimits
+    from anyio.abc import TaskGroup
+
+    from moorage.confine.nursery import EarlyChild, Nursery
+    from moorage.confine.provider import ConfinementProvider
+    from moorage.process.launching import Call
+    from moorage.process.spec import ProgramSpec
 
 BaseVariables = Callable[[Plan], Mapping[str, str]]
 
@@ -21,7 +34,7 @@ BaseVariables = Callable[[Plan], Mapping[str, str]]
 class Supervisor:
     """Children and the launchers that start them; an async context manager.
 
-    ``base_variables`` is asked once per launcher; ``ProgramSpec.variables`` are added to its answer.
+    ``base_variables`` is asked once per plan; the variables of a program are added to them.
     """
 
     def __init__(
@@ -30,44 +43,198 @@ class Supervisor:
         *,
         base_variables: BaseVariables | None = None,
         limits: SupervisorLimits | None = None,
+        provider: ConfinementProvider | None = None,
+        found_abi: int | None = None,
     ) -> None:
-        """Start nothing yet."""
-        raise NotImplementedError
+        """Start nothing yet; ``found_abi`` stands in for the kernel's Landlock ABI."""
+        self._nursery = nursery
+        self._base_variables = base_variables
+        self._limits = limits or SupervisorLimits()
+        self._provider = provider
+        self._found_abi = found_abi
+        self._bases: dict[Plan, Mapping[str, str]] = {}
+        self._launchers: dict[Plan, LauncherEnd] = {}
+        self._all_launchers: set[LauncherEnd] = set()
+        self._launching = anyio.Lock(fast_acquire=True)
+        self._tasks: TaskGroup | None = None
+        self._is_closed = False
 
     async def __aenter__(self) -> Self:
         """Open the supervisor."""
-        raise NotImplementedError
+        self._tasks = anyio.create_task_group()
+        await self._tasks.__aenter__()
+        return self
 
     async def __aexit__(
         self,
         kind: type[BaseException] | None,
         error: BaseException | None,
         traceback: TracebackType | None,
-    ) -> bool | None:
+    ) -> None:
         """Close the supervisor."""
-        raise NotImplementedError
+        assert self._tasks is not None  # noqa: S101 - it was entered
+        try:
+            await self.aclose()
+        finally:
+            # Without the body's own error, which goes on as it is instead of in a group.
+            await self._tasks.__aexit__(None, None, None)
+
+    # Before a start.
 
     def set_base_variables(self, plan: Plan, variables: Mapping[str, str]) -> None:
         """Replace the base variables that every later child of this plan starts with."""
-        raise NotImplementedError
+        self._bases[plan] = variables
 
     async def prepare(self, plan: Plan) -> None:
         """Have a launcher for the plan ready, so that its first child does not wait for one.
 
         Raises:
             ConfinementUnavailable: the kernel cannot enforce the plan; nothing ran.
+            EnvironmentDied: the launcher was lost at once.
+            ProvisionError: the nursery is gone.
         """
-        raise NotImplementedError
+        await self._launcher_for(plan)
 
-    def open(self, spec: ProgramSpec) -> AbstractAsyncContextManager[Child]:
+    async def _launcher_for(self, plan: Plan) -> LauncherEnd:
+        launcher = self._launchers.get(plan)
+        if launcher is not None and launcher.is_usable():
+            return launcher
+        async with self._launching:
+            launcher = self._launchers.get(plan)
+            if launcher is not None and launcher.is_usable():
+                return launcher
+            if launcher is not None:
+                self._retire(launcher)
+            return await self._launch(plan)
+
+    async def _launch(self, plan: Plan) -> LauncherEnd:
+        check(plan)
+        if self._is_closed:
+            raise ProvisionError("This supervisor is closed; nothing ran.")
+        kernel_plan = plan
+        if self._provider is not None and plan.mode.is_restricted:
+            # The provider confines each program; the launcher itself only starts it.
+            kernel_plan = plan._replace(mode=PermissionMode.UNCONFINED)
+        launch = self._nursery.launch(kernel_plan, found_abi=self._found_abi)
+        launcher = LauncherEnd(self._nursery, launch, self._limits)
+        self._take_in(launcher)
+        await launcher.ready()
+        self._launchers[plan] = launcher
+        return launcher
+
+    def _take_in(self, launcher: LauncherEnd) -> None:
+        assert self._tasks is not None  # noqa: S101 - children are opened inside the context
+        self._all_launchers.add(launcher)
+        self._tasks.start_soon(self._run, launcher)
+
+    async def _run(self, launcher: LauncherEnd) -> None:
+        try:
+            await launcher.run()
+        finally:
+            self._all_launchers.discard(launcher)
+            launcher.release()
+
+    def _retire(self, launcher: LauncherEnd) -> None:
+        """Start nothing here any more; it goes when its last program has."""
+        launcher.is_retired = True
+        if launcher.is_idle() and self._tasks is not None:
+            self._tasks.start_soon(launcher.close, 0.0)
+
+    # Children.
+
+    @asynccontextmanager
+    async def open(self, spec: ProgramSpec) -> AsyncIterator[Child]:
         """Start a program; leaving ends its tree if the program itself still runs.
 
         Raises:
+            ConfigError: the plan contradicts itself; nothing ran.
             ConfinementUnavailable: the kernel cannot enforce the plan; nothing ran.
+            InvalidArguments: an argument or variable holds a NUL byte; nothing ran.
             ProvisionError: the program or its directory cannot be used; nothing ran.
             EnvironmentDied: the launcher was lost while it started the program.
         """
-        raise NotImplementedError
+        launcher = await self._launcher_for(spec.plan)
+        if self._provider is not None and spec.plan.mode.is_restricted:
+            spec = msgspec.structs.replace(spec, argv=self._provider.wrap(spec.plan, spec.argv))
+        await self._give_base(launcher, spec.plan)
+        call, child = await self._start(launcher, spec)
+        try:
+            yield child
+        finally:
+            await self._leave(launcher, call, child)
+
+    @asynccontextmanager
+    async def adopt(self, early: EarlyChild) -> AsyncIterator[Child]:
+        """Take over a program that the nursery began before this supervisor existed.
+
+        Raises:
+            ConfinementUnavailable: the kernel could not enforce its plan; it did not run.
+            EnvironmentDied: its launcher was lost.
+        """
+        launcher = LauncherEnd(self._nursery, early.launch, self._limits)
+        call = launcher.expect(FIRST_CALL)
+        child = Child(launcher, call, PipeReader(early.stdout), PipeReader(early.stderr))
+        self._take_in(launcher)
+        try:
+            await launcher.ready()
+            await launcher.started(call, "The program")
+            self._launchers.setdefault(early.launch.plan, launcher)
+            yield child
+        finally:
+            await self._leave(launcher, call, child)
+
+    async def _give_base(self, launcher: LauncherEnd, plan: Plan) -> None:
+        base = self._bases.get(plan)
+        if base is None:
+            base = self._bases[plan] = self._base_variables(plan) if self._base_variables else {}
+        if launcher.base is not base:
+            await launcher.set_base(base)
+
+    async def _start(self, launcher: LauncherEnd, spec: ProgramSpec) -> tuple[Call, Child]:
+        call = launcher.expect()
+        stdout, stdout_end = os.pipe2(os.O_CLOEXEC)
+        stderr, stderr_end = os.pipe2(os.O_CLOEXEC)
+        child = Child(launcher, call, PipeReader(stdout), PipeReader(stderr))
+        try:
+            await launcher.start(call, spec, (stdout_end, stderr_end))
+        except BaseException:
+            # It may have started all the same: the order is out, only the answer is missing.
+            await self._leave(launcher, call, child)
+            raise
+        finally:
+            os.close(stdout_end)
+            os.close(stderr_end)
+        return call, child
+
+    async def _leave(self, launcher: LauncherEnd, call: Call, child: Child) -> None:
+        was_running = child.is_running
+        try:
+            if was_running:
+                with anyio.CancelScope(shield=True), suppress(EnvironmentDied):
+                    await child.end(self._limits.end_grace_seconds)
+        finally:
+            for reader in (child.stdout, child.stderr):
+                self._let_go(reader, is_shared=call.has_orphans and not was_running)
+            if was_running or not call.has_orphans:
+                launcher.forget(call)
+                if launcher.is_retired:
+                    self._retire(launcher)
+
+    def _let_go(self, reader: PipeReader, *, is_shared: bool) -> None:
+        """Close a pipe, or go on reading it for a descendant that would die of a closed one."""
+        if is_shared and self._tasks is not None and not reader.drop_waiting():
+            self._tasks.start_soon(self._drain, reader)
+        else:
+            reader.close()
+
+    async def _drain(self, reader: PipeReader) -> None:
+        try:
+            while await reader.read(self._limits.drain_bytes):
+                pass
+        finally:
+            reader.close()
+
+    # The end.
 
     async def aclose(self) -> None:
         """End every launcher and everything it started.
@@ -75,4 +242,21 @@ class Supervisor:
         Raises:
             ShutdownIncomplete: something survived SIGKILL.
         """
-        raise NotImplementedError
+        self._is_closed = True
+        left = 0
+
+        async def close(launcher: LauncherEnd) -> None:
+            nonlocal left
+            left += await launcher.close(self._limits.end_grace_seconds)
+
+        with anyio.CancelScope(shield=True):
+            async with anyio.create_task_group() as closing:
+                for launcher in list(self._all_launchers):
+                    closing.start_soon(close, launcher)
+        if self._tasks is not None:
+            self._tasks.cancel_scope.cancel()
+        if left:
+            raise ShutdownIncomplete(
+                f"{left} processes survived SIGKILL; the kernel holds them.",
+                hint="They end when the file system or device they wait for answers.",
+            )

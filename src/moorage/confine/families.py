@@ -1,0 +1,137 @@
+"""Which of a launcher's descendants belong to which call, and how a call's family is ended."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import TYPE_CHECKING, NamedTuple
+
+from moorage.confine import tree
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from moorage.confine.tree import Process, Table
+
+EVERYONE = 0
+"""The number that stands for all calls of a launcher; calls count from 1."""
+
+
+class Sight(NamedTuple):
+    """How the process table is seen and reached; tests look at a part of it."""
+
+    snapshot: Callable[[], Table] = tree.snapshot
+    marker_of: Callable[[int], bytes] = tree.marker_of
+    send_signal: Callable[[Process, int], bool] = tree.send_signal
+    count_children: Callable[[int], int] = tree.count_children
+    now: Callable[[], float] = time.monotonic
+
+
+class Families:
+    """The calls of one launcher and the processes that descend from each."""
+
+    def __init__(self, nonce: bytes, *, sight: Sight | None = None, top: int | None = None) -> None:
+        """Watch the descendants of ``top``, by default of this process."""
+        self.sight = sight or Sight()
+        self._top = top or os.getpid()
+        self._nonce = nonce
+        self._running: dict[int, int] = {}  # pid of a running program -> call
+        self._calls: dict[int, int] = {}  # call -> pid of its program, running or not
+        self._owners: dict[tuple[int, int], int] = {}  # orphan (pid, start) -> call
+
+    def marker(self, call: int) -> bytes:
+        """Return the value of the marker variable for the children of this call."""
+        return b"%s.%d" % (self._nonce, call)
+
+    def add(self, call: int, pid: int) -> None:
+        """Note that a call's program runs."""
+        self._running[pid] = call
+        self._calls[call] = pid
+
+    def program_ended(self, pid: int) -> int | None:
+        """Note that a process was collected; return the call whose program it was."""
+        return self._running.pop(pid, None)
+
+    def forget(self, call: int) -> None:
+        """Drop a call of which nothing is left."""
+        self._calls.pop(call, None)
+
+    def pid_of(self, call: int) -> int | None:
+        """Return the pid of a call's program while it runs."""
+        pid = self._calls.get(call)
+        return pid if pid in self._running else None
+
+    def may_have_orphans(self) -> bool:
+        """Return whether anything but running programs may still be a child of the launcher."""
+        return self.sight.count_children(self._top) > len(self._running)
+
+    def members(self) -> dict[int, list[Process]]:
+        """Return every live descendant by call; those of no known call stand under ``EVERYONE``."""
+        children = tree.by_parent(self.sight.snapshot())
+        found: dict[int, list[Process]] = {}
+        owners: dict[tuple[int, int], int] = {}
+        for top in children.get(self._top, ()):
+            call = self._owner(top)
+            owners[top.pid, top.started] = call
+            alive = [p for p in tree.with_descendants(top, children) if p.is_alive]
+            if alive:
+                found.setdefault(call, []).extend(alive)
+        # What was not seen again is gone, and with it what was known about it.
+        self._owners = {key: call for key, call in owners.items() if call != EVERYONE}
+        for call in [call for call, pid in self._calls.items() if pid not in self._running]:
+            if call not in found:
+                self.forget(call)
+        return found
+
+    def _owner(self, top: Process) -> int:
+        """Return the call that a child of the launcher belongs to.
+
+        A program is known by its pid. An orphan that came here is known by its marker, else by the
+        group or session it kept; one that shed all of these belongs to the only call there is.
+        """
+        call = self._running.get(top.pid) or self._owners.get((top.pid, top.started))
+        if call is not None:
+            return call
+        nonce, _, number = self.sight.marker_of(top.pid).rpartition(b".")
+        if nonce == self._nonce and number.isdigit():
+            return int(number)
+        for call, pid in self._calls.items():
+            if pid in {top.group, top.session}:
+                return call
+        return next(iter(self._calls)) if len(self._calls) == 1 else EVERYONE
+
+
+class Ending:
+    """One family on its way out: SIGTERM, a grace, then SIGKILL until nothing is left."""
+
+    def __init__(self, call: int, *, now: float, grace: float, kill: float) -> None:
+        """Start the clock."""
+        self.call = call
+        self._kill_at = now + grace
+        self._give_up_at = now + grace + kill
+        self._is_killing = grace <= 0
+        self._asked: set[tuple[int, int]] = set()
+
+    def is_over(self, members: list[Process], sight: Sight) -> bool:
+        """Signal what is left, as the clock says; return whether it ended or time is up."""
+        if not members:
+            return True
+        now = sight.now()
+        self._is_killing = self._is_killing or now >= self._kill_at
+        for process in members:
+            if self._is_killing:
+                sight.send_signal(process, signal.SIGKILL)
+            elif (process.pid, process.started) not in self._asked:
+                self._asked.add((process.pid, process.started))
+                sight.send_signal(process, signal.SIGTERM)
+                # A stopped process hears SIGTERM only once it goes on.
+                sight.send_signal(process, signal.SIGCONT)
+        return now >= self._give_up_at
+
+
+def of_call(members: dict[int, list[Process]], call: int) -> list[Process]:
+    """Return the members of one call, or of all."""
+    if call == EVERYONE:
+        return [process for family in members.values() for process in family]
+    return members.get(call, [])

@@ -1,0 +1,322 @@
+"""The resident launcher: it confines itself once, and from then on only starts and ends children.
+
+It is single-threaded and never waits for anything but its own poll. It is the subreaper of all it
+starts. When the worker or the nursery goes away, it ends everything and itself.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import signal
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple
+
+from moorage.confine import hardening, landlock
+from moorage.confine.families import EVERYONE, Ending, Families, of_call
+from moorage.confine.messages import Kind, Message
+from moorage.confine.plan import rules
+from moorage.confine.tree import MARKER
+from moorage.errors import ExecutionError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from moorage.confine.channel import Channel
+    from moorage.confine.plan import Plan
+
+TICK_MS = 10
+"""How often an ending family is looked at; the end of a direct child wakes the launcher anyway."""
+
+WAKEUP_BYTES = 4096
+"""Any number of wake-ups is taken in one read."""
+
+LOST_KILL_SECONDS = 5.0
+"""How long to go on killing when nobody waits for an answer."""
+
+# Python, the nursery or whoever started the worker may ignore these; a program expects none of it.
+_RESET_SIGNALS = (
+    signal.SIGHUP,
+    signal.SIGINT,
+    signal.SIGQUIT,
+    signal.SIGPIPE,
+    signal.SIGTERM,
+    signal.SIGCHLD,
+    signal.SIGTSTP,
+    signal.SIGTTIN,
+    signal.SIGTTOU,
+    signal.SIGXFSZ,
+)
+
+
+class Reaped(NamedTuple):
+    """The children that were collected (pid and wait status), and whether any others are left."""
+
+    ended: list[tuple[int, int]]
+    has_more: bool
+
+
+def reap() -> Reaped:
+    """Collect every child that has ended."""
+    ended: list[tuple[int, int]] = []
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return Reaped(ended, has_more=False)
+        if pid == 0:
+            return Reaped(ended, has_more=True)
+        ended.append((pid, status))
+
+
+def confine(plan: Plan, found_abi: int) -> Message:
+    """Confine this process to its plan and return what to tell the worker."""
+    try:
+        hardening.become_subreaper()
+        if not plan.mode.is_restricted:
+            identities = tuple(landlock.identity(path) for path in plan.granted_paths)
+        else:
+            grants = rules(plan, _names_in)
+            hardening.drop_capabilities()
+            hardening.forbid_new_privileges()
+            identities = landlock.restrict(plan, grants, found_abi=found_abi)
+            hardening.forbid_inspection()
+    except ExecutionError as error:
+        return _unavailable(error.message, error.hint)
+    except OSError as error:
+        return _unavailable(f"The kernel refused to confine commands: {error}. Nothing ran.", "")
+    numbers = [number for identity in identities for number in identity]
+    return Message(Kind.READY, numbers=(os.getpid(), *numbers))
+
+
+def _names_in(path: str) -> list[str]:
+    try:
+        return os.listdir(path)
+    except OSError:
+        return []
+
+
+def _unavailable(message: str, hint: str) -> Message:
+    return Message(Kind.UNAVAILABLE, texts=((message.encode(), hint.encode()),))
+
+
+class Launcher:
+    """The loop between one worker and the children of one plan."""
+
+    def __init__(
+        self,
+        channel: Channel,
+        *,
+        lifeline: int,
+        wakeup: int,
+        families: Families,
+        reaper: Callable[[], Reaped] = reap,
+    ) -> None:
+        """Serve ``channel`` until it, or the nursery's ``lifeline``, ends.
+
+        ``wakeup`` becomes readable when a child has ended.
+        """
+        self._channel = channel
+        self._lifeline = lifeline
+        self._wakeup = wakeup
+        self._families = families
+        self._reaper = reaper
+        self._null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        self._base: dict[bytes, bytes] = {}
+        self._endings: list[Ending] = []
+        self._unsent: deque[Message] = deque()
+        self._is_connected = True
+        self._is_waiting_to_send = False
+        self._is_over = False
+
+    def run(self) -> None:
+        """Serve until everything has ended."""
+        poll = select.poll()
+        poll.register(self._wakeup, select.POLLIN)
+        poll.register(self._lifeline, select.POLLIN)
+        poll.register(self._channel, select.POLLIN)
+        try:
+            while not self._is_over or self._unsent:
+                self._turn(poll)
+        finally:
+            os.close(self._null)
+            self._channel.close()
+
+    def _turn(self, poll: select.poll) -> None:
+        if self._unsent:
+            self._flush(poll)
+        if self._is_over and not self._unsent:
+            return
+        ready = {fd for fd, _ in poll.poll(TICK_MS if self._endings else None)}
+        if self._wakeup in ready:
+            os.read(self._wakeup, WAKEUP_BYTES)
+            self._collect()
+        if self._lifeline in ready:
+            poll.unregister(self._lifeline)
+            self._lose()
+        if self._channel.fileno() in ready and not self._receive():
+            poll.unregister(self._channel)
+            self._is_connected = False
+            self._lose()
+        if self._endings:
+            self._go_on_ending()
+
+    # What comes in.
+
+    def _receive(self) -> bool:
+        """Handle one message; ``False`` when the worker is gone.
+
+        One at a time, so that the end of a child is told between two starts.
+        """
+        try:
+            received = self._channel.receive()
+        except BlockingIOError:
+            return True
+        if received is None:
+            return False
+        message, descriptors = received
+        try:
+            self._handle(message, descriptors)
+        finally:
+            for descriptor in descriptors:
+                os.close(descriptor)
+        return True
+
+    def _handle(self, message: Message, descriptors: Sequence[int]) -> None:
+        match message.kind:
+            case Kind.SPAWN:
+                self._spawn(message, descriptors)
+            case Kind.BASE:
+                self._base = dict(_variables(message.texts[0]))
+            case Kind.COUNT:
+                left = of_call(self._families.members(), message.call)
+                self._tell(Kind.COUNTED, message.call, len(left))
+            case Kind.SIGNAL:
+                for process in of_call(self._families.members(), message.call):
+                    self._families.sight.send_signal(process, message.numbers[0])
+            case Kind.END:
+                self._begin_ending(message.call, message.numbers)
+            case Kind.CLOSE:
+                self._begin_ending(EVERYONE, message.numbers)
+            case _:
+                raise AssertionError(message.kind)
+
+    # Starting.
+
+    def _spawn(self, message: Message, descriptors: Sequence[int]) -> None:
+        try:
+            pid = self._start(message, descriptors)
+        except OSError as error:
+            what = os.fsencode(error.filename or message.texts[2][0])
+            self.tell(
+                Message(Kind.NOT_STARTED, message.call, (error.errno or errno.EIO,), ((what,),))
+            )
+            return
+        self._families.add(message.call, pid)
+        self._tell(Kind.STARTED, message.call, pid)
+
+    def _start(self, message: Message, descriptors: Sequence[int]) -> int:
+        argv, additions, (cwd,) = message.texts
+        has_cwd, has_stdin = message.numbers
+        stdout, stderr, *more = descriptors
+        variables = {**self._base, **dict(_variables(additions))}
+        variables[MARKER[:-1]] = self._families.marker(message.call)
+        os.chdir(more[0] if has_cwd else cwd or b"/")
+        stdin = more[-1] if has_stdin else self._null
+        return os.posix_spawn(
+            _find_program(argv[0], variables.get(b"PATH", os.defpath.encode())),
+            argv,
+            variables,
+            file_actions=[
+                (os.POSIX_SPAWN_DUP2, stdin, 0),
+                (os.POSIX_SPAWN_DUP2, stdout, 1),
+                (os.POSIX_SPAWN_DUP2, stderr, 2),
+            ],
+            setsid=True,
+            setsigmask=(),
+            setsigdef=_RESET_SIGNALS,
+        )
+
+    # Ending.
+
+    def _collect(self) -> None:
+        ended, has_more = self._reaper()
+        finished = [
+            (call, status)
+            for pid, status in ended
+            if (call := self._families.program_ended(pid)) is not None
+        ]
+        # What a program leaves comes to the launcher before the program can be collected.
+        has_orphans = has_more and bool(finished) and self._families.may_have_orphans()
+        for call, status in finished:
+            if not has_orphans:
+                self._families.forget(call)
+            self._tell(Kind.EXITED, call, status, int(has_orphans))
+
+    def _begin_ending(self, call: int, numbers: Sequence[int]) -> None:
+        grace, kill = (milliseconds / 1000 for milliseconds in numbers)
+        now = self._families.sight.now()
+        self._endings.append(Ending(call, now=now, grace=grace, kill=kill))
+
+    def _go_on_ending(self) -> None:
+        """Take every ending one step further, all with the same look at the process table."""
+        self._collect()
+        members = self._families.members()
+        waiting: list[Ending] = []
+        for ending in self._endings:
+            family = of_call(members, ending.call)
+            if not ending.is_over(family, self._families.sight):
+                waiting.append(ending)
+            elif ending.call == EVERYONE:
+                self._tell(Kind.CLOSED, EVERYONE, len(family))
+                self._is_over = True
+            else:
+                self._tell(Kind.ENDED, ending.call, len(family))
+        self._endings = waiting
+
+    def _lose(self) -> None:
+        """Worker or nursery is gone: nobody is left to work for."""
+        self._begin_ending(EVERYONE, (0, int(LOST_KILL_SECONDS * 1000)))
+
+    # What goes out.
+
+    def _tell(self, kind: Kind, call: int, *numbers: int) -> None:
+        self._unsent.append(Message(kind, call, numbers))
+
+    def tell(self, message: Message) -> None:
+        """Put a message in line."""
+        self._unsent.append(message)
+
+    def _flush(self, poll: select.poll) -> None:
+        try:
+            while self._unsent and self._is_connected:
+                if not self._channel.try_send(self._unsent[0]):
+                    poll.modify(self._channel, select.POLLIN | select.POLLOUT)
+                    self._is_waiting_to_send = True
+                    return
+                self._unsent.popleft()
+        except OSError:
+            # The worker is gone; the reading side says so in the next turn.
+            pass
+        self._unsent.clear()
+        if self._is_waiting_to_send and self._is_connected:
+            poll.modify(self._channel, select.POLLIN)
+            self._is_waiting_to_send = False
+
+
+def _variables(entries: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
+    for entry in entries:
+        name, _, value = entry.partition(b"=")
+        yield name, value
+
+
+def _find_program(name: bytes, path: bytes) -> bytes:
+    """Return the program's path: as it is, or looked up in the child's own PATH."""
+    if b"/" in name:
+        return name
+    for folder in path.split(b":"):
+        candidate = os.path.join(folder, name)
+        if os.access(candidate, os.X_OK) and not os.path.isdir(candidate):
+            return candidate
+    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), os.fsdecode(name))

@@ -1,0 +1,302 @@
+"""The worker's end of one launcher: starts that await their answer, and ends that are told."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import TYPE_CHECKING
+
+import anyio
+
+from moorage.confine import landlock, tree
+from moorage.confine.messages import Kind, Message, decode_texts, encode_texts
+from moorage.errors import (
+    ConfinementUnavailable,
+    EnvironmentDied,
+    InvalidArguments,
+    ProvisionError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from moorage.confine.nursery import Launch, Nursery
+    from moorage.process.spec import ProgramSpec, SupervisorLimits
+
+
+class Call:
+    """One program of a launcher, from the order to start it to what is left of it."""
+
+    __slots__ = ("error", "exited", "has_orphans", "number", "pid", "started", "wait_status")
+
+    def __init__(self, number: int) -> None:
+        """Expect a program to start and to end."""
+        self.number = number
+        self.started = anyio.Event()
+        self.exited = anyio.Event()
+        self.pid = 0
+        self.error: OSError | None = None
+        self.wait_status: int | None = None
+        self.has_orphans = False
+
+
+class _Answer:
+    """A question to the launcher that awaits its number."""
+
+    __slots__ = ("arrived", "value")
+
+    def __init__(self) -> None:
+        self.arrived = anyio.Event()
+        self.value: int | None = None
+
+
+class LauncherEnd:
+    """The worker's end of one launcher; its owner runs ``run`` in a task group."""
+
+    def __init__(self, nursery: Nursery, launch: Launch, limits: SupervisorLimits) -> None:
+        """Take over the launch."""
+        self.plan = launch.plan
+        self.base: Mapping[str, str] | None = None
+        self.is_retired = False
+        self._nursery = nursery
+        self._launch = launch
+        self._channel = launch.channel
+        self._limits = limits
+        self._calls: dict[int, Call] = {}
+        self._answers: dict[tuple[Kind, int], _Answer] = {}
+        self._last_number = 0
+        self._identities: tuple[int, ...] = ()
+        self._ready = anyio.Event()
+        self._refusal: ConfinementUnavailable | None = None
+        self._gone = anyio.Event()
+        self._is_lost = False
+        self._sending = anyio.Lock(fast_acquire=True)
+        self._in_flight = anyio.Semaphore(limits.spawns_in_flight, fast_acquire=True)
+
+    # The reading side.
+
+    async def run(self) -> None:
+        """Hand every message to whoever awaits it, until the launcher is gone."""
+        # Whoever is cancelled above still needs the answers to its orders to end things.
+        with anyio.CancelScope(shield=True):
+            while (message := await self._next()) is not None:
+                self._hand_over(message)
+            self._is_lost = True
+            await self._await_tombstone()
+            self._wake_all()
+
+    async def _next(self) -> Message | None:
+        while True:
+            try:
+                received = self._channel.receive()
+            except BlockingIOError:
+                await anyio.wait_readable(self._channel)
+            else:
+                return received[0] if received else None
+
+    def _hand_over(self, message: Message) -> None:
+        match message.kind:
+            case Kind.READY:
+                self._identities = message.numbers[1:]
+                self._ready.set()
+            case Kind.UNAVAILABLE:
+                text, hint = decode_texts(message.texts[0])
+                self._refusal = ConfinementUnavailable(text, hint=hint)
+                self._ready.set()
+            case Kind.STARTED | Kind.NOT_STARTED | Kind.EXITED:
+                if message.call in self._calls:
+                    self._note(self._calls[message.call], message)
+            case _:
+                answer = self._answers.pop((message.kind, message.call), None)
+                if answer is not None:
+                    answer.value = message.numbers[0]
+                    answer.arrived.set()
+
+    def _note(self, call: Call, message: Message) -> None:
+        if message.kind is Kind.EXITED:
+            call.wait_status = message.numbers[0]
+            call.has_orphans = bool(message.numbers[1])
+            call.exited.set()
+        elif message.kind is Kind.STARTED:
+            call.pid = message.numbers[0]
+            call.started.set()
+        else:
+            code, what = message.numbers[0], decode_texts(message.texts[0])[0]
+            call.error = OSError(code, os.strerror(code), what)
+            call.started.set()
+
+    async def _await_tombstone(self) -> None:
+        """Wait until everything that a lost launcher had started is gone."""
+        with anyio.move_on_after(self._limits.answer_seconds, shield=True):
+            await anyio.wait_readable(self._launch.tombstone)
+        if not self._nursery.is_alive():
+            self._sweep()
+
+    def _sweep(self) -> None:
+        """Nursery and launcher were both lost: what they held has come to this process."""
+        children = tree.by_parent(tree.snapshot())
+        pids = {call.pid for call in self._calls.values()}
+        for top in children.get(os.getpid(), ()):
+            nonce = tree.marker_of(top.pid).rpartition(b".")[0].decode("ascii", "replace")
+            if nonce == self._launch.nonce or {top.pid, top.group, top.session} & pids:
+                for process in tree.with_descendants(top, children):
+                    tree.send_signal(process, signal.SIGKILL)
+
+    def _wake_all(self) -> None:
+        self._ready.set()
+        for call in self._calls.values():
+            call.started.set()
+            call.exited.set()
+        for answer in self._answers.values():
+            answer.arrived.set()
+        self._gone.set()
+
+    # The asking side.
+
+    async def ready(self) -> None:
+        """Return when the launcher has confined itself.
+
+        Raises:
+            ConfinementUnavailable: it could not; nothing ran.
+            EnvironmentDied: it was lost.
+        """
+        if not self._ready.is_set():
+            await self._await(self._ready)
+        if self._refusal is not None:
+            raise ConfinementUnavailable(self._refusal.message, hint=self._refusal.hint)
+        self.check_alive()
+
+    def is_usable(self) -> bool:
+        """Return whether new children may start here: alive, and its roots are still the same."""
+        if self._is_lost or self.is_retired:
+            return False
+        found = [number for path in self.plan.granted_paths for number in landlock.identity(path)]
+        return tuple(found) == self._identities
+
+    def is_idle(self) -> bool:
+        """Return whether nothing that it started is known to live."""
+        return not self._calls
+
+    async def set_base(self, variables: Mapping[str, str]) -> None:
+        """Give the variables that every later child starts with."""
+        self.base = variables
+        await self._send(Message(Kind.BASE, texts=(_entries(variables),)))
+
+    async def start(self, call: Call, spec: ProgramSpec, outputs: tuple[int, int]) -> None:
+        """Start a program that writes to ``outputs`` (standard output and error).
+
+        Raises:
+            ProvisionError: the program or its directory cannot be used.
+            EnvironmentDied: the launcher was lost.
+        """
+        descriptors = [*outputs, *(fd for fd in (spec.cwd_fd, spec.stdin_fd) if fd is not None)]
+        texts = (encode_texts(spec.argv), _entries(spec.variables), encode_texts([spec.cwd]))
+        flags = (int(spec.cwd_fd is not None), int(spec.stdin_fd is not None))
+        async with self._in_flight:
+            await self._send(Message(Kind.SPAWN, call.number, flags, texts), descriptors)
+            await self._await(call.started)
+        await self.started(call, spec.argv[0])
+
+    async def started(self, call: Call, what: str) -> None:
+        """Return when a call's program runs; ``what`` names it in messages.
+
+        Raises:
+            ProvisionError: the program or its directory cannot be used.
+            EnvironmentDied: the launcher was lost.
+        """
+        if not call.started.is_set():
+            await self._await(call.started)
+        if call.error is not None:
+            call.exited.set()
+            raise ProvisionError(
+                f"{what} could not be started: {call.error.filename}: {call.error.strerror}."
+            ) from call.error
+        if call.pid == 0:
+            self.check_alive()
+
+    def expect(self, number: int | None = None) -> Call:
+        """Return a call with a number of its own, before its program is started."""
+        self._last_number = number or self._last_number + 1
+        call = self._calls[self._last_number] = Call(self._last_number)
+        return call
+
+    def forget(self, call: Call) -> None:
+        """Drop a call that nobody asks about any more."""
+        self._calls.pop(call.number, None)
+
+    async def end(self, call: Call, grace_seconds: float) -> int:
+        """End a call's program and its descendants; return how many survived."""
+        return await self._ask(Kind.END, Kind.ENDED, call.number, grace_seconds)
+
+    async def count_left(self, call: Call) -> int:
+        """Return how many descendants of a call live."""
+        return await self._ask(Kind.COUNT, Kind.COUNTED, call.number)
+
+    async def signal(self, call: Call, number: int) -> None:
+        """Signal a call's program and its descendants."""
+        await self._send(Message(Kind.SIGNAL, call.number, (number,)))
+
+    async def close(self, grace_seconds: float) -> int:
+        """End everything that the launcher started, then the launcher; return how many survived."""
+        try:
+            left = await self._ask(Kind.CLOSE, Kind.CLOSED, 0, grace_seconds)
+        except EnvironmentDied:
+            left = 0
+        await self._gone.wait()
+        return left
+
+    def release(self) -> None:
+        """Close the descriptors; ``run`` must have ended."""
+        self._channel.close()
+        os.close(self._launch.tombstone)
+
+    async def _ask(self, kind: Kind, answer_kind: Kind, number: int, grace: float = 0.0) -> int:
+        times = (int(grace * 1000), int(self._limits.kill_seconds * 1000))
+        answer = self._answers.setdefault((answer_kind, number), _Answer())
+        await self._send(Message(kind, number, times))
+        await self._await(answer.arrived, extra_seconds=grace + self._limits.kill_seconds)
+        if answer.value is None:
+            raise self._death()
+        return answer.value
+
+    async def _await(self, event: anyio.Event, *, extra_seconds: float = 0.0) -> None:
+        """Wait for an answer; a launcher that gives none is lost, and made so."""
+        with anyio.move_on_after(self._limits.answer_seconds + extra_seconds):
+            await event.wait()
+            return
+        self._nursery.kill(self._launch)
+        await event.wait()
+
+    async def _send(self, message: Message, descriptors: Sequence[int] = ()) -> None:
+        try:
+            if not self._sending.locked() and self._channel.try_send(message, descriptors):
+                return
+            async with self._sending:
+                while not self._channel.try_send(message, descriptors):
+                    await anyio.wait_writable(self._channel)
+        except ValueError as error:
+            raise InvalidArguments(f"The program cannot be started: {error}.") from error
+        except OSError as error:
+            await self._gone.wait()
+            raise self._death() from error
+
+    def check_alive(self) -> None:
+        """Return while the launcher lives.
+
+        Raises:
+            EnvironmentDied: it was lost, and everything it had started was ended.
+        """
+        if self._is_lost:
+            raise self._death()
+
+    @staticmethod
+    def _death() -> EnvironmentDied:
+        return EnvironmentDied(
+            "The process that starts commands was ended, and with it everything it had started.",
+            hint="The next command gets a new one. A command that kills every process it can "
+            "reach ends it too.",
+        )
+
+
+def _entries(variables: Mapping[str, str]) -> tuple[bytes, ...]:
+    return encode_texts([f"{name}={value}" for name, value in variables.items()])
