@@ -1,7 +1,7 @@
 """What a worker serves: the public contract for authors of providers.
 
-``worker_end.serve`` owns framing, the token, ids, cancellation, callbacks and the order of shutdown.
-A provider owns the operations, their boundaries, and what it started.
+``worker_end.serve`` owns framing, the token, ids, cancellation, callbacks and the order of
+shutdown. A provider owns the operations, their boundaries, and what it started.
 """
 
 from __future__ import annotations

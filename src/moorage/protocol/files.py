@@ -37,7 +37,7 @@ class FileReadReply(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FileWriteRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One piece of a file to write; the file is replaced, all at once, by the piece with ``eof``."""
+    """One piece of a file to write; the piece with ``eof`` replaces the file, all at once."""
 
     path: str
     actor: str

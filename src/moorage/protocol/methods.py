@@ -8,8 +8,8 @@ import msgspec
 
 from moorage.protocol.binding import BYTES, PROCESS_START, Binding, InitializeReply
 from moorage.protocol.exports import (
-    ExportCloseRequest,
     ExportClosed,
+    ExportCloseRequest,
     ExportReadReply,
     ExportReadRequest,
 )

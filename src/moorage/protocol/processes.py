@@ -202,15 +202,16 @@ class ProcessEvent(
     process: ProcessRecord
 
 
-def check_start_reply(request: StartRequest, record: ProcessRecord) -> None:
+def check_start_reply(request: StartRequest, record: object) -> None:
     """Return when the record carries the identity that was asked for.
 
     Raises:
         WorkerFailure: it carries another one, so the two cannot be matched after a reconnect.
     """
-    if record.operation_id != request.operation_id:
+    answered = record.operation_id if isinstance(record, ProcessRecord) else None
+    if answered != request.operation_id:
         raise WorkerFailure(
-            f"process/start answered with operation {record.operation_id!r} "
+            f"process/start answered with operation {answered!r} "
             f"instead of {request.operation_id!r}.",
             hint="The process may run; look for it with process/list.",
         )
