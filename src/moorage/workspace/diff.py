@@ -54,6 +54,11 @@ def describe_rewrite(old: bytes, new: bytes, *, is_new_file: bool = False) -> di
     return _describe(old, new, hunks, is_new_file=is_new_file)
 
 
+def describe_unseen(old_lines: int, new: bytes) -> dict[str, Any]:
+    """Return the diff object of a rewrite of a file too long to be kept."""
+    return _summed_up(old_lines, count_lines(new))
+
+
 def count_lines(data: bytes) -> int:
     """Return how many lines ``data`` has; an end without a line end counts as one."""
     return data.count(b"\n") + (not data.endswith(b"\n") if data else 0)
@@ -64,17 +69,26 @@ def _describe(
 ) -> dict[str, Any]:
     old_lines, new_lines = count_lines(old), count_lines(new)
     if hunks is None:
-        summary = f"too long to show: {old_lines} lines became {new_lines}"
-    else:
-        ops = [line["op"] for hunk in hunks for line in hunk["lines"]]
-        summary = f"+{ops.count('insert')} -{ops.count('delete')} lines"
+        return {**_summed_up(old_lines, new_lines), "new_file": is_new_file}
+    ops = [line["op"] for hunk in hunks for line in hunk["lines"]]
     return {
-        "hunks": hunks or [],
+        "hunks": hunks,
         "new_file": is_new_file,
         "old_lines": old_lines,
         "new_lines": new_lines,
-        "truncated": hunks is None,
-        "summary": summary,
+        "truncated": False,
+        "summary": f"+{ops.count('insert')} -{ops.count('delete')} lines",
+    }
+
+
+def _summed_up(old_lines: int, new_lines: int) -> dict[str, Any]:
+    return {
+        "hunks": [],
+        "new_file": False,
+        "old_lines": old_lines,
+        "new_lines": new_lines,
+        "truncated": True,
+        "summary": f"too long to show: {old_lines} lines became {new_lines}",
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 
@@ -59,6 +60,15 @@ class WrongFileType(Exception):
         super().__init__(f"{display} is a {found}.")
         self.display = display
         self.found = found
+
+
+class FolderMissing(FileNotFoundError):
+    """A permitted folder itself is missing; nothing was looked for elsewhere."""
+
+    def __init__(self, folder: str) -> None:
+        """Keep which folder it is."""
+        super().__init__(errno.ENOENT, "the workspace folder itself is missing", folder)
+        self.folder = folder
 
 
 def check_regular(mode: int, display: str) -> None:

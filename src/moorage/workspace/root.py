@@ -204,7 +204,7 @@ class WorkspaceRoot:
         relative = beneath(scope.path, absolute) or "."
         is_main = scope is self._scopes[0]
         location = Location(
-            relative if is_main else absolute,
+            _showable(relative if is_main else absolute),
             absolute,
             is_protected_name(absolute if scope is self._everywhere else relative),
         )
@@ -241,3 +241,8 @@ class WorkspaceRoot:
                 hint="Create it, or name another.",
             ) from error
         self._scopes.append(scope)
+
+
+def _showable(path: str) -> str:
+    """Return ``path`` with bytes that are not UTF-8 spelled out, since no text can carry them."""
+    return path if path.isascii() else path.encode("utf-8", "backslashreplace").decode()

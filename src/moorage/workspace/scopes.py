@@ -10,6 +10,7 @@ import msgspec
 
 from moorage.workspace.beneath import FOLDER_FLAGS, PROBE_FLAGS, open_beneath
 from moorage.workspace.location import (
+    FolderMissing,
     Location,
     Target,
     WrongFileType,
@@ -50,7 +51,7 @@ def refresh(scope: Scope) -> None:
     """Follow the name of a permitted folder that was deleted and made anew.
 
     Raises:
-        FileNotFoundError: the folder is missing; no other takes its place.
+        FolderMissing: no other takes its place.
     """
     try:
         status = os.stat(scope.path, follow_symlinks=False)
@@ -58,9 +59,7 @@ def refresh(scope: Scope) -> None:
             return
         renewed = hold(scope.path, is_writable=scope.is_writable)
     except OSError as error:
-        raise FileNotFoundError(
-            errno.ENOENT, "the workspace folder itself is missing", scope.path
-        ) from error
+        raise FolderMissing(scope.path) from error
     # The number stays the same and is never free, so that a thread that uses it meanwhile
     # has either the old folder or the new one.
     os.dup2(renewed.fd, scope.fd, inheritable=False)
