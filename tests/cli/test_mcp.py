@@ -35,10 +35,10 @@ def test_standard_streams_are_served_by_default(command_line: Any, served: Any) 
     assert options.structured_content
 
 
-def test_the_mode_is_standard_when_none_is_named(command_line: Any, served: Any) -> None:
+def test_the_mode_is_left_to_the_session_when_none_is_named(command_line: Any, served: Any) -> None:
     command_line("mcp", "--name", "agent", "--text-only")
     [(_, options)] = served
-    assert options.mode == "standard"
+    assert options.mode is None
     assert options.session_name == "agent"
     assert not options.structured_content
 

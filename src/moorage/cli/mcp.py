@@ -18,7 +18,7 @@ Examples:
   moorage mcp --workspace ~/project
   moorage mcp --workspace ~/project --mode read_only
   moorage mcp --http 127.0.0.1:8765
-  claude mcp add moorage -- moorage mcp --workspace "$PWD"
+  claude mcp add moorage -- moorage mcp --workspace "$PWD" --text-only
 
 The environment and the mode are chosen here and nowhere else; no tool can change them.
 """
@@ -46,11 +46,11 @@ The environment and the mode are chosen here and nowhere else; no tool can chang
     "--name", "session_name", metavar="NAME", help="Name of the session (standard streams only)."
 )
 @click.option(
-    "--text-only", is_flag=True, help="Leave structured data out, for clients that show it raw."
+    "--text-only",
+    is_flag=True,
+    help="Leave structured data out, for clients that show the model nothing else.",
 )
-def command(
-    address: tuple[str, int] | None, *, mode: str | None, text_only: bool, **options: Any
-) -> int:
+def command(address: tuple[str, int] | None, *, text_only: bool, **options: Any) -> int:
     """Serve a workspace to any MCP client until the client leaves."""
     if find_spec("mcp") is None or find_spec("uvicorn") is None:
         raise BackendUnavailable(
@@ -61,12 +61,6 @@ def command(
     from moorage.mcp_server import Options, run_http, run_stdio  # noqa: PLC0415
 
     host, port = address or ("127.0.0.1", 0)
-    chosen = Options(
-        mode=mode or "standard",
-        structured_content=not text_only,
-        host=host,
-        port=port,
-        **options,
-    )
+    chosen = Options(structured_content=not text_only, host=host, port=port, **options)
     anyio.run(run_stdio if address is None else run_http, chosen)
     return exit_codes.OK

@@ -1,0 +1,310 @@
+"""The whole way: an MCP client, the server as a program, a real worker, confined commands."""
+
+from __future__ import annotations
+
+import base64
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+
+import anyio
+import httpx2
+import mcp_types
+import psutil
+import pytest
+from anyio.streams.text import TextReceiveStream
+from mcp import Client, StdioServerParameters
+from mcp.client.stdio import stdio_client
+from mcp.client.streamable_http import streamable_http_client
+
+from moorage.mcp_server.options import Options
+from moorage.mcp_server.stdio import run_stdio
+
+pytestmark = pytest.mark.needs("landlock")
+
+PROGRAM = (sys.executable, "-m", "moorage.cli", "mcp")
+PIXEL = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAQAAAC1HAwCAAAAC0lEQVR42mNkYAAAAAYAAjCB0C8AAAAASUVORK5CYII="
+)
+
+
+def text(result: mcp_types.CallToolResult) -> str:
+    return "\n".join(part.text for part in result.content if part.type == "text")
+
+
+def content_of(link: mcp_types.ResourceLink) -> str:
+    return Path(link.uri.removeprefix("file://")).read_text()
+
+
+@pytest.fixture
+def workspace(tmp_path: Path) -> Path:
+    folder = tmp_path / "workspace"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def variables(tmp_path: Path) -> dict[str, str]:
+    return os.environ | {"MOORAGE_HOME": str(tmp_path / "home")}
+
+
+Connect = Callable[..., AbstractAsyncContextManager[Client]]
+
+
+@pytest.fixture
+def connect(workspace: Path, variables: dict[str, str], tmp_path: Path) -> Connect:
+    """Return a client maker; its arguments are options of the command."""
+
+    @asynccontextmanager
+    async def over_stdio(*options: str, era: str = "legacy") -> AsyncIterator[Client]:
+        program, *arguments = (*PROGRAM, "--workspace", str(workspace), *options)
+        server = StdioServerParameters(command=program, args=arguments, env=variables)
+        with (tmp_path / "server.log").open("a") as log:
+            transport = stdio_client(server, errlog=log)
+            async with Client(transport, mode=era, read_timeout_seconds=30) as client:
+                yield client
+
+    return over_stdio
+
+
+async def hear(fifo: Path) -> str:
+    """Return what is written to a FIFO, within a bound."""
+    with anyio.fail_after(20):
+        return await anyio.to_thread.run_sync(fifo.read_text, abandon_on_cancel=True)
+
+
+async def until_gone(pid: int) -> None:
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        with anyio.fail_after(10):
+            await anyio.wait_readable(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def workers() -> list[psutil.Process]:
+    """Return the workers below this test process."""
+    return [
+        child
+        for child in psutil.Process().children(recursive=True)
+        if any("moorage.worker" in word or "moorage-worker" in word for word in child.cmdline())
+    ]
+
+
+@pytest.mark.parametrize("era", ["legacy", "auto"])
+async def test_every_tool_works_through_a_client(
+    connect: Connect, workspace: Path, era: str
+) -> None:
+    (workspace / "pixel.png").write_bytes(PIXEL)
+    async with connect(era=era) as client:
+        written = await client.call_tool("write_file", {"path": "a.py", "content": "x = 1\n"})
+        assert written.structured_content["action"] == "create"
+        edited = await client.call_tool(
+            "edit_file", {"path": "a.py", "old_text": "1", "new_text": "2"}
+        )
+        assert not edited.is_error
+        read = await client.call_tool("read_file", {"path": "a.py"})
+        assert "x = 2" in text(read)
+        assert read.structured_content["text"] == "x = 2\n"
+        ran = await client.call_tool("bash", {"command": "python3 -c 'print(6 * 7)'; exit 7"})
+        assert text(ran).splitlines() == ["42", "Exit code 7"]
+        assert not ran.is_error
+        assert ran.structured_content["outcome"] == "exited"
+        assert ran.structured_content["exit_code"] == 7
+        assert "a.py" in text(await client.call_tool("grep", {"pattern": "x ="}))
+        assert "a.py" in text(await client.call_tool("glob", {"pattern": "*.py"}))
+        assert "a.py" in text(await client.call_tool("list_files", {}))
+        image = await client.call_tool("read_file", {"path": "pixel.png"})
+        assert any(part.type == "image" for part in image.content)
+        published = await client.call_tool("present_artifact", {"path": "a.py"})
+        link = next(part for part in published.content if part.type == "resource_link")
+        assert content_of(link) == "x = 2\n"
+
+
+async def test_a_wrong_type_is_a_tool_error_that_names_the_field(connect: Connect) -> None:
+    async with connect() as client:
+        result = await client.call_tool("bash", {"command": "true", "timeout_seconds": "ten"})
+    assert result.is_error
+    assert "timeout_seconds" in text(result)
+    assert result.structured_content["error"]["code"] == "invalid_arguments"
+
+
+async def test_the_kernel_refuses_what_lies_outside_and_the_tools_say_so(
+    connect: Connect, tmp_path: Path
+) -> None:
+    outside = tmp_path / "outside.txt"
+    async with connect() as client:
+        ran = await client.call_tool("bash", {"command": f"echo no > {outside}"})
+        wrote = await client.call_tool("write_file", {"path": str(outside), "content": "no"})
+    assert ran.structured_content["exit_code"] != 0
+    assert wrote.is_error
+    assert wrote.structured_content["error"]["reason"] == "boundary_denied"
+    assert not outside.exists()
+
+
+async def test_the_mode_of_the_command_line_binds_every_call(connect: Connect) -> None:
+    async with connect("--mode", "read_only") as client:
+        wrote = await client.call_tool("write_file", {"path": "a", "content": "no"})
+        ran = await client.call_tool("bash", {"command": "touch a"})
+        asked = await client.call_tool("bash", {"command": "true", "mode": "unconfined"})
+    assert wrote.structured_content["error"]["code"] == "refused"
+    assert ran.is_error or ran.structured_content["exit_code"] != 0
+    assert asked.structured_content["error"]["code"] == "invalid_arguments"
+
+
+async def test_cancelling_really_stops_the_command(connect: Connect, workspace: Path) -> None:
+    os.mkfifo(workspace / "begun")
+    async with connect() as client:
+        async with anyio.create_task_group() as tasks:
+            command = "echo $$ > begun; sleep 300 & exec sleep 300"
+            tasks.start_soon(client.call_tool, "bash", {"command": command})
+            shell = psutil.Process(int(await hear(workspace / "begun")))
+            tree = [shell, *shell.children(recursive=True)]
+            tasks.cancel_scope.cancel()
+        for process in tree:
+            await until_gone(process.pid)
+        after = await client.call_tool("bash", {"command": "echo alive"})
+        assert text(after) == "alive"
+
+
+async def test_calls_of_one_session_run_at_the_same_time(connect: Connect, workspace: Path) -> None:
+    os.mkfifo(workspace / "meeting")
+    heard: list[str] = []
+
+    async with connect() as client:
+
+        async def listen() -> None:
+            heard.append(text(await client.call_tool("bash", {"command": "cat meeting"})))
+
+        with anyio.fail_after(30):
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(listen)
+                await client.call_tool("bash", {"command": "echo hello > meeting"})
+    assert heard == ["hello"]
+
+
+async def test_a_lost_worker_costs_its_call_and_the_next_one_works(
+    connect: Connect, workspace: Path
+) -> None:
+    os.mkfifo(workspace / "begun")
+    results: list[mcp_types.CallToolResult] = []
+    async with connect() as client:
+
+        async def run() -> None:
+            command = "echo $$ > begun; exec sleep 300"
+            results.append(await client.call_tool("bash", {"command": command}))
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(run)
+            command_pid = int(await hear(workspace / "begun"))
+            for worker in workers():
+                worker.send_signal(signal.SIGKILL)
+        await until_gone(command_pid)
+        after = await client.call_tool("bash", {"command": "echo alive"})
+        assert text(after) == "alive"
+    (lost,) = results
+    assert lost.is_error
+    assert lost.structured_content["outcome"] in {"unknown", "environment_died"}
+    assert text(lost)
+
+
+async def test_nothing_is_left_when_the_client_leaves(connect: Connect, workspace: Path) -> None:
+    os.mkfifo(workspace / "begun")
+    async with connect() as client:
+        await client.call_tool("bash", {"command": "(echo $BASHPID > begun; sleep 300) & true"})
+        left_pid = int(await hear(workspace / "begun"))
+    await until_gone(left_pid)
+    assert workers() == []
+
+
+async def test_a_named_session_goes_on_where_it_was(connect: Connect) -> None:
+    for _ in range(2):
+        async with connect("--name", "mine") as client:
+            await client.call_tool("bash", {"command": "true"})
+    # A second session of this name would have been refused.
+
+
+async def test_the_program_prints_nothing_but_the_protocol(
+    workspace: Path, variables: dict[str, str]
+) -> None:
+    argv = [*PROGRAM, "--workspace", str(workspace)]
+    ended = await anyio.run_process(argv, input=b"not a message\n", env=variables, check=False)
+    assert ended.returncode == 0
+    assert ended.stdout.count(b"\n") == 1
+    assert mcp_types.JSONRPCError.model_validate_json(ended.stdout).error.code == -32700
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--workspace", "/nowhere/at/all"], "does not exist"),
+        (["--env", "nothing"], "nothing"),
+        (["--workspace", "/"], "home"),
+        (["--http", "0.0.0.0:0"], "--allow-remote"),
+        (["--http", "127.0.0.1:0", "--name", "mine"], "session of its own"),
+    ],
+)
+async def test_an_impossible_option_is_one_sentence_and_an_exit_code(
+    variables: dict[str, str], workspace: Path, options: list[str], sentence: str
+) -> None:
+    ended = await anyio.run_process(
+        [*PROGRAM, *options], stdin=None, env=variables, cwd=workspace, check=False
+    )
+    assert ended.returncode in {125, 127}
+    assert ended.stdout == b""
+    assert sentence in ended.stderr.decode()
+    assert b"Traceback" not in ended.stderr
+
+
+async def test_http_serves_several_clients_until_it_is_told_to_stop(
+    workspace: Path, variables: dict[str, str], tmp_path: Path
+) -> None:
+    argv = [*PROGRAM, "--workspace", str(workspace), "--http", "127.0.0.1:0"]
+    async with await anyio.open_process(argv, env=variables) as server:
+        assert server.stderr is not None
+        said = ""
+        with anyio.fail_after(20):
+            async for chunk in TextReceiveStream(server.stderr):
+                said += chunk
+                if "/mcp\n" in said:
+                    break
+        url = said.rpartition(" ")[2].strip()
+        token = (tmp_path / "home" / "state" / "mcp" / "bearer-token").read_text().strip()
+        headers = {"authorization": f"Bearer {token}"}
+        async with httpx2.AsyncClient(trust_env=False, headers=headers, timeout=30) as http:
+            async with (
+                Client(streamable_http_client(url, http_client=http), mode="legacy") as one,
+                Client(streamable_http_client(url, http_client=http), mode="legacy") as two,
+            ):
+                await one.call_tool("write_file", {"path": "shared.txt", "content": "from one"})
+                assert "from one" in text(await two.call_tool("read_file", {"path": "shared.txt"}))
+                assert len(workers()) == 2
+            server.send_signal(signal.SIGTERM)
+            with anyio.fail_after(20):
+                assert await server.wait() == 0
+    assert workers() == []
+
+
+async def test_a_signal_ends_the_server_over_standard_streams(
+    workspace: Path, tmp_path: Path
+) -> None:
+    reading, writing = os.pipe()
+    kept = os.dup(0)
+    os.dup2(reading, 0)
+    try:
+        with anyio.fail_after(10):
+            async with anyio.create_task_group() as tasks:
+                options = Options(workspace=workspace, home=tmp_path / "home")
+                tasks.start_soon(run_stdio, options)
+                await anyio.wait_all_tasks_blocked()
+                os.kill(os.getpid(), signal.SIGTERM)
+    finally:
+        os.dup2(kept, 0)
+        for descriptor in (reading, writing, kept):
+            os.close(descriptor)
