@@ -11,6 +11,7 @@ import os
 import sys
 
 from moorage.confine.nursery import start_nursery
+from moorage.errors import ProvisionError
 
 _STDERR = 2
 
@@ -59,13 +60,27 @@ def parser() -> argparse.ArgumentParser:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the worker until its host closes the connection; return the exit code."""
-    options = parser().parse_args(arguments)
+    parsed = parser().parse_args(arguments)
+    token = _token(parsed.token_fd)
     frames_in, frames_out = _private_streams()
-    nursery = start_nursery()
+    try:
+        nursery = start_nursery()
+    except ProvisionError as error:
+        sys.stderr.write(f"moorage-worker: {error}\n")
+        return 1
     # An event loop's threads and descriptors must not exist in the nursery.
-    from moorage.worker.serving import serve_streams  # noqa: PLC0415
+    from moorage.worker.options import options_of  # noqa: PLC0415
+    from moorage.worker.serving import Streams, serve_streams  # noqa: PLC0415
 
-    return serve_streams(options, nursery, frames_in, frames_out)
+    return serve_streams(options_of(parsed), nursery, Streams(frames_in, frames_out, token))
+
+
+def _token(descriptor: int | None) -> str:
+    """Return the token that the host wrote to a descriptor, or nothing."""
+    if descriptor is None:
+        return ""
+    with os.fdopen(descriptor) as file:
+        return file.read().strip()
 
 
 def _private_streams() -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""The folders of one bound session inside the environment, and the plans that confine its commands."""
+"""The folders of one bound session in its environment, and the plans that confine its commands."""
 
 from __future__ import annotations
 
@@ -39,12 +39,11 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     def plan(self, mode: PermissionMode) -> Plan:
         """Return what the kernel has to enforce on commands in ``mode``."""
         private = (str(self.temporary), str(self.cache))
-        is_standard = mode is PermissionMode.STANDARD
         return Plan(
             mode=mode,
-            writable_roots=self.writable_roots if is_standard else (),
+            writable_roots=self.writable_roots,
             hidden_paths=self.options.hidden_paths,
-            private_paths=private if is_standard else private[:1],
+            private_paths=private if mode is PermissionMode.STANDARD else private[:1],
             readable_paths=(str(self.state),),
         )
 

@@ -1,0 +1,138 @@
+"""The native provider: workspace tools and commands of the machine that the worker runs on."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+from moorage.connection.provider import Handler, RequestContext
+from moorage.errors import ConfigError, InvalidArguments
+from moorage.policy.decide import check_call
+from moorage.policy.permission import Effect, PermissionMode, parse_mode
+from moorage.process.supervisor import Supervisor
+from moorage.protocol.binding import BYTES, Binding
+from moorage.protocol.exports import (
+    ExportClosed,
+    ExportCloseRequest,
+    ExportReadReply,
+    ExportReadRequest,
+)
+from moorage.protocol.files import (
+    FileReadReply,
+    FileReadRequest,
+    FileWriteReply,
+    FileWriteRequest,
+    InputWriteReply,
+    InputWriteRequest,
+)
+from moorage.protocol.tool_calls import ExecuteRequest, ToolResult
+from moorage.protocol.workspace_tools import WORKSPACE_TOOLS
+from moorage.tools.catalogue import Catalogue, ToolContext, workspace_catalogue
+from moorage.worker.desk import Desk
+from moorage.worker.options import WorkerOptions
+
+
+class NativeProvider:
+    """Serves one bound session with tools that act on this machine."""
+
+    capabilities = frozenset({BYTES})
+
+    def __init__(self, options: WorkerOptions, supervisor: Supervisor) -> None:
+        """Keep what the user granted; nothing is opened before initialization."""
+        self._options = options
+        self._supervisor = supervisor
+        self._catalogue: Catalogue = workspace_catalogue(highest=options.highest)
+        self._bound: Desk | None = None
+        self.methods: Mapping[str, Handler] = {
+            "execute": self._execute,
+            "export/read": self._export_read,
+            "export/close": self._export_close,
+            "file/read": self._file_read,
+            "file/write": self._file_write,
+            "input/write": self._input_write,
+        }
+
+    async def initialize(self, binding: Binding, context: RequestContext) -> str:
+        """Open the workspace and the worker's own folders, and return the resolved root."""
+        self._bound = await Desk.open(binding, self._options, self._supervisor)
+        context.lifetime.start_soon(self._bound.prepare_commands)
+        return self._bound.place.root
+
+    async def close(self) -> None:
+        """End everything that was started, then let go of the folders."""
+        await self._supervisor.aclose()
+        if self._bound is not None:
+            self._bound.close()
+
+    @property
+    def _desk(self) -> Desk:
+        if self._bound is None:
+            raise InvalidArguments("the connection is not initialized.")
+        return self._bound
+
+    async def _execute(self, request: ExecuteRequest, _: RequestContext) -> ToolResult:
+        desk, spec = self._desk, WORKSPACE_TOOLS.get(request.call.name)
+        if spec is not None and spec.effect is Effect.EXECUTE:
+            await desk.commands_prepared()
+        input_fd = desk.uploads.take_input(request.input) if request.input else None
+        try:
+            context = self._context(request, input_fd)
+            return await self._catalogue.dispatch(request.call, context)
+        finally:
+            if input_fd is not None:
+                os.close(input_fd)
+
+    def _context(self, request: ExecuteRequest, input_fd: int | None) -> ToolContext:
+        mode = _mode(request)
+        desk = self._desk
+        return ToolContext(
+            root=desk.root,
+            mode=mode,
+            actor=request.actor,
+            session=desk.session,
+            plan=desk.place.plan(mode),
+            supervisor=self._supervisor,
+            redactor=desk.redactor,
+            variables=desk.variables(mode),
+            state_dir=desk.place.state,
+            exports=desk.exports,
+            input_fd=input_fd,
+            git_attribution=request.git_attribution_enabled,
+        )
+
+    async def _export_read(self, request: ExportReadRequest, _: RequestContext) -> ExportReadReply:
+        return await self._desk.exports.read(request)
+
+    async def _export_close(self, request: ExportCloseRequest, _: RequestContext) -> ExportClosed:
+        return await self._desk.exports.close(request)
+
+    async def _file_read(self, request: FileReadRequest, _: RequestContext) -> FileReadReply:
+        return await self._desk.uploads.file_read(request, self._granted(request))
+
+    async def _file_write(self, request: FileWriteRequest, _: RequestContext) -> FileWriteReply:
+        return await self._desk.uploads.file_write(request, self._granted(request))
+
+    async def _input_write(self, request: InputWriteRequest, _: RequestContext) -> InputWriteReply:
+        return await self._desk.uploads.input_write(request)
+
+    def _granted(self, request: FileReadRequest | FileWriteRequest) -> PermissionMode:
+        """Return the mode of a request for a file's bytes, when the call may go ahead."""
+        mode = _mode(request)
+        is_reading = isinstance(request, FileReadRequest)
+        name, effect = ("file/read", Effect.READ) if is_reading else ("file/write", Effect.WRITE)
+        check_call(name, effect, mode=mode, highest=self._options.highest)
+        return mode
+
+
+def _mode(request: ExecuteRequest | FileReadRequest | FileWriteRequest) -> PermissionMode:
+    """Return the mode that a request names; somebody must be acting.
+
+    Raises:
+        InvalidArguments: the mode is unknown, or no actor is named.
+    """
+    if not request.actor:
+        raise InvalidArguments("the request names no actor.")
+    try:
+        return parse_mode(request.permission_mode)
+    except ConfigError as error:
+        raise InvalidArguments(error.message) from error
