@@ -78,3 +78,8 @@ def test_the_right_token_opens_however_the_scheme_is_written(header: str) -> Non
 )
 def test_anything_else_does_not_open(header: bytes | None) -> None:
     assert not is_right_token(header, Secret(GOOD))
+
+
+def test_a_token_that_cannot_be_written_names_the_file(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be made: File name too long"):
+        read_or_make_token(tmp_path / ("x" * 300))

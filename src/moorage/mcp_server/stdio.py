@@ -20,8 +20,8 @@ from mcp.server.lowlevel.server import Server
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
-from moorage.errors import RemoteProtocolViolation
-from moorage.mcp_server.opening import log_to_stderr, place_of, plan_of, session_opener
+from moorage.errors import ConfigError, RemoteProtocolViolation
+from moorage.mcp_server.opening import announce, log_to_stderr, place_of, plan_of, session_opener
 from moorage.mcp_server.options import Options
 from moorage.mcp_server.server import build_server
 from moorage.mcp_server.sessions import Sessions
@@ -44,6 +44,10 @@ async def run_stdio(options: Options) -> None:
     log_to_stderr()
     place = place_of(plan_of(options))
     server = build_server(options, session_opener(options), place=place)
+    if os.isatty(0):
+        announce(
+            "Waiting for MCP messages, a line each. An MCP client should start this; ^C ends it."
+        )
     with claimed_standard_streams() as transport:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(_cancel_at_signal, tasks.cancel_scope)
@@ -144,5 +148,15 @@ def claimed_standard_streams() -> Iterator[FdTransport]:
 
 
 def _duplicate(number: int) -> int:
-    """Return a duplicate that no child inherits and that is none of the standard streams."""
-    return fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, 3)
+    """Return a duplicate that no child inherits and that is none of the standard streams.
+
+    Raises:
+        ConfigError: there is nothing to duplicate.
+    """
+    try:
+        return fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, 3)
+    except OSError as error:
+        raise ConfigError(
+            f"standard {('input', 'output')[number]} is closed, and MCP needs it.",
+            hint="Start the server from an MCP client, or serve HTTP with --http.",
+        ) from error
