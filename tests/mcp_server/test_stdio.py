@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -9,7 +10,12 @@ from typing import Any
 import anyio
 import pytest
 
-from moorage.mcp_server.stdio import claimed_standard_streams, serve_stream
+from moorage.errors import ConfigError
+from moorage.mcp_server.stdio import (
+    check_standard_streams,
+    claimed_standard_streams,
+    serve_stream,
+)
 from moorage.protocol.framing import MAX_FRAME_BYTES
 from moorage.transports.memory import MemoryTransport, memory_pair
 
@@ -178,3 +184,12 @@ async def test_while_the_streams_are_claimed_prints_go_to_standard_error(
     said = capfd.readouterr()
     assert said.out == "the protocol\nprinted again\n"
     assert said.err == "a stray print\n"
+
+
+@pytest.mark.parametrize("stream", ["stdin", "stdout"])
+def test_a_closed_standard_stream_is_one_clear_sentence(
+    monkeypatch: pytest.MonkeyPatch, stream: str
+) -> None:
+    monkeypatch.setattr(sys, stream, None)
+    with pytest.raises(ConfigError, match="MCP needs both"):
+        check_standard_streams()

@@ -10,6 +10,7 @@ import fcntl
 import logging
 import os
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -42,6 +43,7 @@ async def run_stdio(options: Options) -> None:
         ConfigError: the options or the configuration are impossible; nothing was started.
     """
     log_to_stderr()
+    check_standard_streams()
     place = place_of(plan_of(options))
     server = build_server(options, session_opener(options), place=place)
     if os.isatty(0):
@@ -53,6 +55,19 @@ async def run_stdio(options: Options) -> None:
             tasks.start_soon(_cancel_at_signal, tasks.cancel_scope)
             await serve_stream(server, transport)
             tasks.cancel_scope.cancel()
+
+
+def check_standard_streams() -> None:
+    """Return when standard input and output are open.
+
+    Raises:
+        ConfigError: one is closed; its number may stand for anything by now.
+    """
+    if sys.stdin is None or sys.stdout is None:
+        raise ConfigError(
+            "standard input or output is closed, and MCP needs both.",
+            hint="Start the server from an MCP client, or serve HTTP with --http.",
+        )
 
 
 async def serve_stream(server: Server[Sessions], transport: Transport) -> None:
@@ -148,15 +163,5 @@ def claimed_standard_streams() -> Iterator[FdTransport]:
 
 
 def _duplicate(number: int) -> int:
-    """Return a duplicate that no child inherits and that is none of the standard streams.
-
-    Raises:
-        ConfigError: there is nothing to duplicate.
-    """
-    try:
-        return fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, 3)
-    except OSError as error:
-        raise ConfigError(
-            f"standard {('input', 'output')[number]} is closed, and MCP needs it.",
-            hint="Start the server from an MCP client, or serve HTTP with --http.",
-        ) from error
+    """Return a duplicate that no child inherits and that is none of the standard streams."""
+    return fcntl.fcntl(number, fcntl.F_DUPFD_CLOEXEC, 3)
