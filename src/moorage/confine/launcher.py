@@ -152,13 +152,10 @@ class Launcher:
         if self._wakeup in ready:
             os.read(self._wakeup, WAKEUP_BYTES)
             self._collect()
-        if self._lifeline in ready:
-            poll.unregister(self._lifeline)
-            self._lose()
-        if self._channel.fileno() in ready and not self._receive():
-            poll.unregister(self._channel)
-            self._is_connected = False
-            self._lose()
+        if self._is_connected and self._lifeline in ready:
+            self._lose(poll)
+        if self._is_connected and self._channel.fileno() in ready and not self._receive():
+            self._lose(poll)
         if self._endings:
             self._go_on_ending()
 
@@ -208,7 +205,9 @@ class Launcher:
         try:
             pid = self._start(message, descriptors)
         except OSError as error:
-            what = os.fsencode(error.filename or message.texts[2][0])
+            # The name of a directory that came as a descriptor stands beside it.
+            named = error.filename if isinstance(error.filename, (str, bytes)) else None
+            what = os.fsencode(named or message.texts[2][0])
             self.tell(
                 Message(Kind.NOT_STARTED, message.call, (error.errno or errno.EIO,), ((what,),))
             )
@@ -275,8 +274,14 @@ class Launcher:
                 self._tell(Kind.ENDED, ending.call, len(family))
         self._endings = waiting
 
-    def _lose(self) -> None:
-        """Worker or nursery is gone: nobody is left to work for."""
+    def _lose(self, poll: select.poll) -> None:
+        """Worker or nursery is gone: end everything, and tell nobody how it ended.
+
+        A worker that only lost the nursery must not take our SIGKILL for the program's own end.
+        """
+        poll.unregister(self._lifeline)
+        poll.unregister(self._channel)
+        self._is_connected = False
         self._begin_ending(EVERYONE, (0, int(LOST_KILL_SECONDS * 1000)))
 
     # What goes out.

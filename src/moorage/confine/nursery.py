@@ -13,6 +13,7 @@ import os
 import select
 import signal
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from moorage.confine import hardening, landlock, tree
@@ -34,6 +35,8 @@ SWEEP_SECONDS = 5.0
 """How long the nursery goes on killing after the worker went away."""
 
 
+ALL_GONE = b"."
+
 FIRST_CALL = 1
 """The number of a launcher's first call."""
 
@@ -46,7 +49,10 @@ class Launch(NamedTuple):
     nonce: str
     channel: Channel
     tombstone: int
-    """Ends when the launcher and everything it started are gone; the nursery sees to it."""
+    """Says ``ALL_GONE`` when the launcher and everything it started are; the nursery sees to it.
+
+    It ends without a word when the nursery was lost, too.
+    """
 
 
 class EarlyChild(NamedTuple):
@@ -142,21 +148,13 @@ class Nursery:
                 hint="Restart the worker.",
             )
 
-    def is_alive(self) -> bool:
-        """Return whether the nursery process still runs."""
-        found = tree.look_at(self.pid)
-        return found is not None and found.is_alive and found.parent == os.getpid()
-
     def close(self) -> None:
         """End the nursery and everything under it; returns when it is gone."""
         if self._is_closed:
             return
         self._is_closed = True
         self._channel.close()
-        try:
-            os.waitpid(self.pid, 0)
-        except ChildProcessError:
-            return
+        os.waitpid(self.pid, 0)
 
 
 def start_nursery() -> Nursery:
@@ -360,7 +358,10 @@ class NurseryLoop:
             self._sweep()
             return
         while self._tombstones:
-            os.close(self._tombstones.pop())
+            tombstone = self._tombstones.pop()
+            with suppress(OSError):  # The worker may have stopped looking.
+                os.write(tombstone, ALL_GONE)
+            os.close(tombstone)
 
     def _has_orphans(self) -> bool:
         return self._sight.count_children(os.getpid()) > len(self._launchers)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from moorage.errors import ShutdownIncomplete
+from moorage.errors import EnvironmentDied, ShutdownIncomplete
 from moorage.process.spec import ExitStatus
 
 if TYPE_CHECKING:
@@ -81,7 +81,8 @@ class Child:
         Raises:
             EnvironmentDied: its launcher was lost, and everything it had started was ended.
         """
-        await self._call.exited.wait()
+        if self.is_running:
+            await self._call.exited.wait()
         status = self._call.wait_status
         if status is None:
             self._launcher.check_alive()
@@ -102,21 +103,22 @@ class Child:
         """End the program and all its descendants: SIGTERM, grace, SIGKILL.
 
         Raises:
-            EnvironmentDied: its launcher was lost, and everything it had started was ended.
             ShutdownIncomplete: something survived SIGKILL.
         """
         if not self.is_running and not self._call.has_orphans:
             return
-        left = await self._launcher.end(self._call, grace_seconds)
+        try:
+            left = await self._launcher.end(self._call, grace_seconds)
+        except EnvironmentDied:
+            return  # A lost launcher is only told of once everything it had started is gone.
         if left:
             raise ShutdownIncomplete(f"{left} processes of pid {self.pid} survived SIGKILL.")
 
     async def count_left(self) -> int:
-        """Return how many descendants are alive, once the program itself has ended.
-
-        Raises:
-            EnvironmentDied: its launcher was lost, and everything it had started was ended.
-        """
+        """Return how many descendants are alive, once the program itself has ended."""
         if not self.is_running and not self._call.has_orphans:
             return 0
-        return await self._launcher.count_left(self._call)
+        try:
+            return await self._launcher.count_left(self._call)
+        except EnvironmentDied:
+            return 0

@@ -10,6 +10,7 @@ import anyio
 
 from moorage.confine import landlock, tree
 from moorage.confine.messages import Kind, Message, decode_texts, encode_texts
+from moorage.confine.nursery import ALL_GONE
 from moorage.errors import (
     ConfinementUnavailable,
     EnvironmentDied,
@@ -65,10 +66,12 @@ class LauncherEnd:
         self._calls: dict[int, Call] = {}
         self._answers: dict[tuple[Kind, int], _Answer] = {}
         self._last_number = 0
+        self._handle: int | None = None
         self._identities: tuple[int, ...] = ()
         self._ready = anyio.Event()
         self._refusal: ConfinementUnavailable | None = None
         self._gone = anyio.Event()
+        self._running = anyio.CancelScope(shield=True)
         self._is_lost = False
         self._sending = anyio.Lock(fast_acquire=True)
         self._in_flight = anyio.Semaphore(limits.spawns_in_flight, fast_acquire=True)
@@ -78,11 +81,14 @@ class LauncherEnd:
     async def run(self) -> None:
         """Hand every message to whoever awaits it, until the launcher is gone."""
         # Whoever is cancelled above still needs the answers to its orders to end things.
-        with anyio.CancelScope(shield=True):
-            while (message := await self._next()) is not None:
-                self._hand_over(message)
+        try:
+            with self._running:
+                while (message := await self._next()) is not None:
+                    self._hand_over(message)
+                self._is_lost = True
+                await self._await_tombstone()
+        finally:
             self._is_lost = True
-            await self._await_tombstone()
             self._wake_all()
 
     async def _next(self) -> Message | None:
@@ -97,6 +103,7 @@ class LauncherEnd:
     def _hand_over(self, message: Message) -> None:
         match message.kind:
             case Kind.READY:
+                self._handle = _handle(message.numbers[0])
                 self._identities = message.numbers[1:]
                 self._ready.set()
             case Kind.UNAVAILABLE:
@@ -127,10 +134,13 @@ class LauncherEnd:
 
     async def _await_tombstone(self) -> None:
         """Wait until everything that a lost launcher had started is gone."""
-        with anyio.move_on_after(self._limits.answer_seconds, shield=True):
+        with anyio.move_on_after(self._limits.answer_seconds):
             await anyio.wait_readable(self._launch.tombstone)
-        if not self._nursery.is_alive():
-            self._sweep()
+            if os.read(self._launch.tombstone, 1) != ALL_GONE:
+                await _end_of(_handle(self._nursery.pid))
+                handle, self._handle = self._handle, None
+                await _end_of(handle)
+                self._sweep()
 
     def _sweep(self) -> None:
         """Nursery and launcher were both lost: what they held has come to this process."""
@@ -249,6 +259,8 @@ class LauncherEnd:
         """Close the descriptors; ``run`` must have ended."""
         self._channel.close()
         os.close(self._launch.tombstone)
+        if self._handle is not None:
+            os.close(self._handle)
 
     async def _ask(self, kind: Kind, answer_kind: Kind, number: int, grace: float = 0.0) -> int:
         times = (int(grace * 1000), int(self._limits.kill_seconds * 1000))
@@ -264,7 +276,15 @@ class LauncherEnd:
         with anyio.move_on_after(self._limits.answer_seconds + extra_seconds):
             await event.wait()
             return
-        self._nursery.kill(self._launch)
+        try:
+            self._nursery.kill(self._launch)
+        except ProvisionError:
+            self._running.cancel()
+        with anyio.move_on_after(self._limits.answer_seconds):
+            await event.wait()
+            return
+        # Neither answers: there is nobody left to wait for.
+        self._running.cancel()
         await event.wait()
 
     async def _send(self, message: Message, descriptors: Sequence[int] = ()) -> None:
@@ -296,6 +316,23 @@ class LauncherEnd:
             hint="The next command gets a new one. A command that kills every process it can "
             "reach ends it too.",
         )
+
+
+def _handle(pid: int) -> int | None:
+    """Return a descriptor that becomes readable when the process has ended."""
+    try:
+        return os.pidfd_open(pid)
+    except ProcessLookupError:
+        return None
+
+
+async def _end_of(handle: int | None) -> None:
+    """Wait until a process has ended, and what it held has moved to its heir."""
+    if handle is not None:
+        try:
+            await anyio.wait_readable(handle)
+        finally:
+            os.close(handle)
 
 
 def _entries(variables: Mapping[str, str]) -> tuple[bytes, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Self
 
 import anyio
@@ -12,7 +12,7 @@ import msgspec
 
 from moorage.confine.nursery import FIRST_CALL
 from moorage.confine.plan import Plan, check
-from moorage.errors import EnvironmentDied, ProvisionError, ShutdownIncomplete
+from moorage.errors import ProvisionError, ShutdownIncomplete
 from moorage.policy.permission import PermissionMode
 from moorage.process.child import Child, PipeReader
 from moorage.process.launching import LauncherEnd
@@ -56,6 +56,7 @@ class Supervisor:
         self._launchers: dict[Plan, LauncherEnd] = {}
         self._all_launchers: set[LauncherEnd] = set()
         self._launching = anyio.Lock(fast_acquire=True)
+        self._drains: set[anyio.CancelScope] = set()
         self._tasks: TaskGroup | None = None
         self._is_closed = False
 
@@ -210,7 +211,7 @@ class Supervisor:
         was_running = child.is_running
         try:
             if was_running:
-                with anyio.CancelScope(shield=True), suppress(EnvironmentDied):
+                with anyio.CancelScope(shield=True):
                     await child.end(self._limits.end_grace_seconds)
         finally:
             for reader in (child.stdout, child.stderr):
@@ -228,11 +229,14 @@ class Supervisor:
             reader.close()
 
     async def _drain(self, reader: PipeReader) -> None:
-        try:
-            while await reader.read(self._limits.drain_bytes):
-                pass
-        finally:
-            reader.close()
+        with anyio.CancelScope() as scope:
+            self._drains.add(scope)
+            try:
+                while await reader.read(self._limits.drain_bytes):
+                    pass
+            finally:
+                self._drains.discard(scope)
+                reader.close()
 
     # The end.
 
@@ -253,8 +257,8 @@ class Supervisor:
             async with anyio.create_task_group() as closing:
                 for launcher in list(self._all_launchers):
                     closing.start_soon(close, launcher)
-        if self._tasks is not None:
-            self._tasks.cancel_scope.cancel()
+        for scope in list(self._drains):
+            scope.cancel()
         if left:
             raise ShutdownIncomplete(
                 f"{left} processes survived SIGKILL; the kernel holds them.",

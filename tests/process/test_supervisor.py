@@ -1,0 +1,521 @@
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+
+import anyio
+import pytest
+
+from moorage.errors import (
+    ConfigError,
+    ConfinementUnavailable,
+    EnvironmentDied,
+    InvalidArguments,
+    ProvisionError,
+)
+from moorage.policy.permission import PermissionMode
+from moorage.process.spec import ExitStatus, ProgramSpec, SupervisorLimits
+from moorage.process.supervisor import Supervisor
+
+pytestmark = pytest.mark.needs("landlock")
+
+
+async def test_a_program_runs_with_its_output_on_two_pipes(hand, shell) -> None:
+    finished = await hand.run(shell("echo out; echo err >&2; exit 7"))
+    assert finished == (ExitStatus(exit_code=7), "out\n", "err\n")
+
+
+async def test_a_program_that_is_killed_ends_by_that_signal(hand, shell) -> None:
+    finished = await hand.run(shell("kill -9 $$"))
+    assert finished.status == ExitStatus(signal=signal.SIGKILL)
+
+
+async def test_a_child_has_no_other_descriptors_than_the_three_streams(hand, shell) -> None:
+    listing = "import os; print([f for f in sorted(os.listdir('/proc/self/fd'))])"
+    finished = await hand.run(shell(f'python3 -c "{listing}"; ls -l /proc/self/fd >&2'))
+    # The fourth is the directory that is being listed.
+    assert finished.stdout == "['0', '1', '2', '3']\n"
+    assert "0 -> /dev/null" in finished.stderr
+
+
+async def test_standard_input_is_empty_unless_a_descriptor_is_given(hand, shell, tmp_path) -> None:
+    assert (await hand.run(shell("cat; echo done"))).stdout == "done\n"
+    given = tmp_path / "input"
+    given.write_text("from the descriptor")
+    with given.open("rb") as file:
+        finished = await hand.run(shell("cat", stdin_fd=file.fileno()))
+    assert finished.stdout == "from the descriptor"
+
+
+async def test_a_directory_descriptor_wins_over_the_path(hand, shell, place) -> None:
+    inner = place.root / "inner"
+    inner.mkdir()
+    directory = os.open(inner, os.O_PATH | os.O_DIRECTORY)
+    try:
+        finished = await hand.run(shell("pwd -P", cwd_fd=directory, cwd=str(place.root)))
+    finally:
+        os.close(directory)
+    assert finished.stdout == f"{inner}\n"
+    assert (await hand.run(shell("pwd -P"))).stdout == f"{place.root}\n"
+
+
+async def test_variables_are_the_base_and_then_the_additions(hand, shell, place) -> None:
+    spec = shell("echo $BASE; echo $HOME; echo $MORE", variables={"HOME": "/h", "MORE": "a=b\n"})
+    assert (await hand.run(spec)).stdout == "from the base\n/h\na=b\n"
+    hand.supervisor.set_base_variables(place.plan(), {"PATH": os.environ["PATH"], "BASE": "new"})
+    assert (await hand.run(shell("echo $BASE"))).stdout == "new\n"
+
+
+async def test_text_that_is_no_text_travels_unchanged(hand, shell) -> None:
+    raw = os.fsdecode(b"\xff\xfe")
+    finished = await hand.run(shell('printf %s "$RAW" | od -An -tx1', variables={"RAW": raw}))
+    assert finished.stdout.split() == ["ff", "fe"]
+
+
+async def test_a_program_larger_than_the_socket_takes_travels_whole(hand, place) -> None:
+    argument = "x" * 100_000
+    argv = ("bash", "-c", 'echo ${#1} ${#2} "${#3}"', "-", argument, argument, argument)
+    finished = await hand.run(ProgramSpec(argv=argv, plan=place.plan()))
+    assert finished.stdout == "100000 100000 100000\n"
+
+
+async def test_what_ignores_signals_around_us_does_not_reach_the_child(hand, shell) -> None:
+    finished = await hand.run(shell("grep -E 'Sig(Ign|Blk)' /proc/self/status"))
+    blocked, ignored = (int(line.split()[1], 16) for line in finished.stdout.splitlines())
+    # Signals 32 and 33 are the C library's own; whatever started us may have ignored them.
+    assert (blocked, ignored & ~(0b11 << 31)) == (0, 0)
+
+
+async def test_a_missing_program_is_named_and_nothing_runs(hand, place) -> None:
+    with pytest.raises(ProvisionError, match="no-such-program could not be started: .*No such"):
+        await hand.run(ProgramSpec(argv=("no-such-program",), plan=place.plan()))
+    with pytest.raises(ProvisionError, match="/no/such could not be started") as caught:
+        await hand.run(ProgramSpec(argv=("/no/such",), plan=place.plan()))
+    assert isinstance(caught.value.__cause__, FileNotFoundError)
+
+
+async def test_a_missing_directory_is_named_and_nothing_runs(hand, shell, place) -> None:
+    with pytest.raises(ProvisionError, match="gone: No such file"):
+        await hand.run(shell("echo x", cwd=str(place.root / "gone")))
+    file = os.open(place.hidden / "secret", os.O_RDONLY)
+    try:
+        with pytest.raises(ProvisionError, match="its name: Not a directory"):
+            await hand.run(shell("echo x", cwd="its name", cwd_fd=file))
+    finally:
+        os.close(file)
+
+
+async def test_a_nul_byte_is_refused_before_anything_runs(hand, shell) -> None:
+    with pytest.raises(InvalidArguments, match="NUL"):
+        await hand.run(shell("echo a\0touch b"))
+    with pytest.raises(InvalidArguments, match="NUL"):
+        await hand.run(shell("true", variables={"A": "1\0B=2"}))
+    assert (await hand.run(shell("echo still here"))).stdout == "still here\n"
+
+
+async def test_waiting_does_not_wait_for_whoever_holds_the_pipes(hand, shell) -> None:
+    with anyio.fail_after(5):
+        async with hand.supervisor.open(shell("sleep 1000 & echo $!")) as child:
+            assert await child.wait() == ExitStatus(exit_code=0)
+            assert await child.count_left() == 1
+            pid = int(await hand.read_line(child.stdout))
+            await child.end(0)
+            assert await child.count_left() == 0
+    await hand.await_end(pid)
+
+
+async def test_a_child_that_outlived_its_shell_lives_until_the_supervisor_closes(
+    nursery, limits, shell, hand
+) -> None:
+    with anyio.fail_after(5):
+        async with Supervisor(
+            nursery, limits=limits, base_variables=lambda _: dict(os.environ)
+        ) as other:
+            # It writes more than a pipe holds after its shell is gone, and must not die of it.
+            command = "trap '' TERM; (head -c 300000 /dev/zero; echo > written; sleep 1000) & echo $BASHPID $!"
+            async with other.open(shell(command)) as child:
+                await child.wait()
+                left = int((await hand.read_line(child.stdout)).split()[1])
+            other_shell = "until [ -e written ]; do :; done; kill -0 $PID && echo alive"
+            async with other.open(shell(other_shell, variables={"PID": str(left)})) as child:
+                assert (await hand.finish(child)).stdout == "alive\n"
+    await hand.await_end(left)
+
+
+async def test_leaving_ends_a_running_program_and_its_tree(hand, shell) -> None:
+    command = "trap '' TERM; sleep 1000 & echo $$ $!; wait; sleep 1000"
+    with anyio.fail_after(5):
+        async with hand.supervisor.open(shell(command)) as child:
+            pids = [int(pid) for pid in (await hand.read_line(child.stdout)).split()]
+    for pid in pids:
+        await hand.await_end(pid)
+
+
+async def test_cancelling_a_start_leaves_nothing_behind(hand, shell, place) -> None:
+    await hand.supervisor.prepare(place.plan())
+    with anyio.CancelScope() as scope:
+        scope.cancel()
+        async with hand.supervisor.open(shell("echo $$ > early; sleep 1000")):
+            raise AssertionError("it was cancelled while it started")
+
+    async def start() -> None:
+        async with hand.supervisor.open(shell("echo $$ > late; sleep 1000")) as child:
+            await child.wait()
+
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(start)
+            while not (place.root / "late").exists():
+                await anyio.sleep(0)
+            tasks.cancel_scope.cancel()
+    for file in place.root.iterdir():
+        if text := file.read_text():
+            await hand.await_end(int(text))
+
+
+async def test_ending_asks_first_and_then_insists(hand, shell) -> None:
+    polite = "trap 'echo asked; exit 3' TERM; echo ready; while :; do sleep 0.01; done"
+    with anyio.fail_after(5):
+        async with hand.supervisor.open(shell(polite)) as child:
+            assert await hand.read_line(child.stdout) == "ready"
+            await child.end(5)
+            finished = await hand.finish(child)
+            assert (finished.status, finished.stdout) == (ExitStatus(exit_code=3), "asked\n")
+        deaf = "trap '' TERM; echo ready; while :; do sleep 0.01; done"
+        async with hand.supervisor.open(shell(deaf)) as child:
+            assert await hand.read_line(child.stdout) == "ready"
+            await child.end(0.05)
+            assert await child.wait() == ExitStatus(signal=signal.SIGKILL)
+
+
+async def test_a_stopped_program_ends_too(hand, shell) -> None:
+    with anyio.fail_after(5):
+        async with hand.supervisor.open(shell("echo ready; kill -STOP $$")) as child:
+            assert await hand.read_line(child.stdout) == "ready"
+            await child.end(5)
+            assert await child.wait() == ExitStatus(signal=signal.SIGTERM)
+
+
+ESCAPES = {
+    "a session of its own": "setsid sleep 1000",
+    "a double fork": "(setsid sleep 1000 & ) & wait",
+    "a group of its own": "set -m; sleep 1000",
+    "a double fork without variables": "(env -i setsid $(which sleep) 1000 & ) & wait",
+    "an ignored SIGTERM": "(trap '' TERM HUP; setsid bash -c 'while :; do sleep 0.1; done' & ) & wait",
+}
+
+
+@pytest.mark.parametrize("escape", ESCAPES.values(), ids=ESCAPES)
+@pytest.mark.parametrize("does_shell_stay", [True, False], ids=["shell stays", "shell exits"])
+async def test_descendants_that_left_group_and_session_are_found_and_ended(
+    hand, shell, escape, does_shell_stay
+) -> None:
+    last = "echo $$; sleep 1000" if does_shell_stay else "echo $$"
+    with anyio.fail_after(8):
+        async with hand.supervisor.open(shell(f"{escape} & \n {last}")) as child:
+            await hand.read_line(child.stdout)
+            if not does_shell_stay:
+                await child.wait()
+                assert await child.count_left() >= 1
+            await child.end(0.05)
+            assert await child.count_left() == 0
+            assert await hand.read_all(child.stdout) == ""
+
+
+async def test_ending_one_call_leaves_another_alone(hand, shell) -> None:
+    with anyio.fail_after(5):
+        async with (
+            hand.supervisor.open(shell("(setsid sleep 1000 &) ; echo; read")) as first,
+            hand.supervisor.open(shell("setsid sleep 1000 & echo $!; sleep 1000")) as second,
+        ):
+            await first.wait()
+            pid = int(await hand.read_line(second.stdout))
+            await first.end(0)
+            assert await first.count_left() == 0
+            assert second.is_running
+            assert await second.count_left() >= 2
+            os.kill(pid, 0)
+        await hand.await_end(pid)
+
+
+async def test_a_signal_reaches_the_whole_family(hand, shell) -> None:
+    with anyio.fail_after(5):
+        async with hand.supervisor.open(
+            shell("trap 'echo heard; exit' USR1; echo; read < <(sleep 1000)")
+        ) as child:
+            await hand.read_line(child.stdout)
+            await child.signal(signal.SIGUSR1)
+            assert (await hand.finish(child)).stdout == "heard\n"
+
+
+async def test_a_hundred_children_run_at_once(hand, shell) -> None:
+    gate = "until [ -e go ]; do sleep 0.05; done; echo $N"
+    got: list[str] = []
+
+    async def one(number: int) -> None:
+        spec = shell(gate, variables={"N": str(number)})
+        async with hand.supervisor.open(spec) as child:
+            started.append(number)
+            got.append((await hand.finish(child)).stdout)
+
+    started: list[int] = []
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as tasks:
+            for number in range(100):
+                tasks.start_soon(one, number)
+            while len(started) < 100:
+                await anyio.sleep(0)
+            assert (await hand.run(shell("touch go"))).status == ExitStatus(exit_code=0)
+    assert sorted(map(int, got)) == list(range(100))
+
+
+async def test_many_starts_in_flight_wait_for_room(nursery, limits, place) -> None:
+    many = limits.__class__(spawns_in_flight=400, answer_seconds=20)
+    results: list[ExitStatus] = []
+
+    async def one() -> None:
+        spec = ProgramSpec(argv=("/bin/true", "x" * 8000), plan=place.plan())
+        async with supervisor.open(spec) as child:
+            results.append(await child.wait())
+
+    with anyio.fail_after(20):
+        async with Supervisor(nursery, limits=many) as supervisor:
+            await supervisor.prepare(place.plan())
+            async with anyio.create_task_group() as tasks:
+                for _ in range(200):
+                    tasks.start_soon(one)
+    assert results == [ExitStatus(exit_code=0)] * 200
+
+
+# What is lost.
+
+
+async def test_a_lost_launcher_ends_what_it_started_and_the_next_command_runs(hand, shell) -> None:
+    command = "setsid sleep 1000 & echo $! $PPID; sleep 1000"
+    with anyio.fail_after(5):
+        async with hand.supervisor.open(shell(command)) as child:
+            left, launcher = map(int, (await hand.read_line(child.stdout)).split())
+            os.kill(launcher, signal.SIGKILL)
+            with pytest.raises(EnvironmentDied, match="was ended"):
+                await child.wait()
+            # It is told only once everything is gone.
+            with pytest.raises(ProcessLookupError):
+                os.kill(left, 0)
+            await child.end(0)
+            assert await child.count_left() == 0
+    assert (await hand.run(shell("echo again"))).stdout == "again\n"
+
+
+async def test_a_command_that_kills_all_it_can_reach_ends_only_its_own_place(hand, shell) -> None:
+    with anyio.fail_after(5):
+        with pytest.raises(EnvironmentDied):
+            async with hand.supervisor.open(shell("kill -9 -1; sleep 1000")) as child:
+                await child.wait()
+    assert (await hand.run(shell("echo again"))).stdout == "again\n"
+
+
+async def test_a_command_that_stops_all_it_can_reach_does_not_hang_us(hand, shell) -> None:
+    with anyio.fail_after(5):
+        async with hand.supervisor.open(shell("echo; kill -STOP $PPID; echo on")) as child:
+            await hand.read_line(child.stdout)
+            assert await hand.finish(child) == (ExitStatus(exit_code=0), "on\n", "")
+
+
+async def test_a_nursery_that_does_not_answer_is_not_waited_for(own_nursery, place) -> None:
+    impatient = SupervisorLimits(answer_seconds=0.02, kill_seconds=0.02)
+    os.kill(own_nursery.pid, signal.SIGSTOP)
+    try:
+        with anyio.fail_after(5):
+            async with Supervisor(own_nursery, limits=impatient) as supervisor:
+                with pytest.raises(EnvironmentDied):
+                    await supervisor.prepare(place.plan())
+    finally:
+        os.kill(own_nursery.pid, signal.SIGCONT)
+
+
+async def test_a_launcher_that_does_not_answer_is_ended(nursery, place, shell, hand) -> None:
+    impatient = SupervisorLimits(answer_seconds=0.2, kill_seconds=0.1)
+    with anyio.fail_after(5):
+        async with Supervisor(nursery, limits=impatient) as supervisor:
+            blocked = place.root / "fifo"
+            os.mkfifo(blocked)
+            # Opening the program blocks, and with it the launcher: nobody writes to the FIFO.
+            spec = ProgramSpec(argv=(str(blocked),), plan=place.plan())
+            with pytest.raises((EnvironmentDied, ProvisionError)):
+                await hand.__class__(supervisor).run(spec)
+
+
+async def test_without_its_nursery_nothing_survives_and_nothing_starts(
+    own_nursery, limits, shell, hand
+) -> None:
+    with anyio.fail_after(8):
+        async with Supervisor(
+            own_nursery, limits=limits, base_variables=lambda _: dict(os.environ)
+        ) as supervisor:
+            async with supervisor.open(shell("setsid sleep 1000 & echo $!; sleep 1000")) as child:
+                left = int(await hand.read_line(child.stdout))
+                os.kill(own_nursery.pid, signal.SIGKILL)
+                with pytest.raises(EnvironmentDied):
+                    await child.wait()
+                await hand.await_end(left)
+            with pytest.raises(ProvisionError, match="has ended"):
+                await supervisor.prepare(shell("").plan)
+
+
+async def test_what_nursery_and_launcher_leave_together_is_ended(
+    own_nursery, limits, shell, hand
+) -> None:
+    with anyio.fail_after(8):
+        async with Supervisor(
+            own_nursery, limits=limits, base_variables=lambda _: dict(os.environ)
+        ) as supervisor:
+            async with supervisor.open(
+                shell("setsid sleep 1000 & echo $! $PPID; sleep 1000")
+            ) as child:
+                left, launcher = map(int, (await hand.read_line(child.stdout)).split())
+                os.kill(own_nursery.pid, signal.SIGSTOP)
+                os.kill(launcher, signal.SIGKILL)
+                os.kill(own_nursery.pid, signal.SIGKILL)
+                with pytest.raises(EnvironmentDied):
+                    await child.wait()
+                await hand.await_end(left)
+
+
+# What is confined.
+
+
+async def test_a_command_writes_in_its_roots_and_nowhere_else(hand, shell, place) -> None:
+    command = f"echo a > here; echo b > {place.private}/here; echo c > {place.outside}/there"
+    finished = await hand.run(shell(command))
+    assert (place.root / "here").exists()
+    assert (place.private / "here").exists()
+    assert not (place.outside / "there").exists()
+    assert "Permission denied" in finished.stderr
+
+
+async def test_a_read_only_command_writes_only_in_its_private_folder(hand, shell, place) -> None:
+    plan = place.plan(PermissionMode.READ_ONLY)
+    command = f"cat file; echo a > file; rm file; mkdir d; echo b > {place.private}/here; echo c > /dev/null; echo d > /dev/shm/moorage-{os.getpid()}"
+    (place.root / "file").write_text("kept\n")
+    finished = await hand.run(shell(command, plan=plan))
+    assert finished.stdout == "kept\n"
+    assert (place.root / "file").read_text() == "kept\n"
+    assert [p.name for p in place.root.iterdir()] == ["file"]
+    assert (place.private / "here").exists()
+    assert finished.stderr.count("Permission denied") == 4
+
+
+async def test_nothing_hidden_can_be_read_whenever_it_was_made(hand, shell, place) -> None:
+    read = f"cat {place.hidden}/secret {place.hidden}/later; cat {place.private}/mine"
+    (place.private / "mine").write_text("mine\n")
+    finished = await hand.run(shell(read))
+    assert finished.stdout == "mine\n"
+    (place.hidden / "later").write_text("the later secret\n")
+    finished = await hand.run(shell(read))
+    assert finished.stdout == "mine\n"
+    linked = f"ln -s {place.hidden}/secret link; cat link; cd {place.hidden} && cat secret; cat /proc/self/root{place.hidden}/secret"
+    assert (await hand.run(shell(linked))).stdout == ""
+
+
+async def test_a_hidden_path_that_is_made_later_stays_hidden(hand, shell, place) -> None:
+    hidden = place.outside / "not" / "yet"
+    plan = place.plan()._replace(hidden_paths=(str(place.hidden), str(hidden)))
+    spec = shell(f"cat {hidden}/secret", plan=plan)
+    await hand.run(spec)
+    hidden.mkdir(parents=True)
+    (hidden / "secret").write_text("secret")
+    assert (await hand.run(spec)).stdout == ""
+
+
+async def test_a_readable_path_inside_a_hidden_one_can_be_read_and_not_written(
+    hand, shell, place
+) -> None:
+    logs = place.hidden / "logs"
+    logs.mkdir()
+    (logs / "log").write_text("the log\n")
+    plan = place.plan()._replace(readable_paths=(str(logs),))
+    finished = await hand.run(
+        shell(f"cat {logs}/log; echo x > {logs}/log; rm {logs}/log", plan=plan)
+    )
+    assert finished.stdout == "the log\n"
+    assert finished.stderr.count("Permission denied") == 2
+
+
+async def test_a_root_that_was_made_anew_can_be_written(hand, shell, place) -> None:
+    assert (await hand.run(shell("echo a > file; echo $PPID"))).status.exit_code == 0
+    shutil.rmtree(place.root)
+    place.root.mkdir()
+    assert (await hand.run(shell("echo b > file"))).status.exit_code == 0
+    assert (place.root / "file").read_text() == "b\n"
+
+
+async def test_a_new_launcher_comes_beside_one_that_still_works(hand, shell, place) -> None:
+    with anyio.fail_after(5):
+        async with hand.supervisor.open(shell("echo $PPID; sleep 1000")) as child:
+            first = int(await hand.read_line(child.stdout))
+            shutil.rmtree(place.root)
+            place.root.mkdir()
+            second = int((await hand.run(shell("echo $PPID"))).stdout)
+            assert second != first
+            assert child.is_running
+        # The first goes with its last program.
+        await hand.await_end(first)
+        assert int((await hand.run(shell("echo $PPID"))).stdout) == second
+
+
+async def test_a_root_that_became_a_symlink_grants_nothing(hand, shell, place) -> None:
+    inner = place.root / "inner"
+    inner.mkdir()
+    plan = place.plan()._replace(writable_roots=(str(place.root), str(inner)))
+    spec = shell(f"rmdir inner; ln -s {place.outside} inner", plan=plan)
+    assert (await hand.run(spec)).status.exit_code == 0
+    for _ in range(2):
+        finished = await hand.run(shell("echo x > inner/file; echo y > own", plan=plan))
+        assert "Permission denied" in finished.stderr
+    assert not list(place.outside.iterdir())
+    assert (place.root / "own").exists()
+
+
+async def test_an_unconfined_command_writes_everywhere(hand, shell, place) -> None:
+    plan = place.plan(PermissionMode.UNCONFINED)
+    finished = await hand.run(
+        shell(f"echo x > {place.outside}/file; cat {place.hidden}/secret", plan=plan)
+    )
+    assert finished == (ExitStatus(exit_code=0), "the secret\n", "")
+    status = (await hand.run(shell("grep NoNewPrivs /proc/self/status", plan=plan))).stdout
+    assert status.split() == ["NoNewPrivs:", "0"]
+
+
+@pytest.mark.parametrize("abi", [0, 1, 2])
+@pytest.mark.parametrize("mode", [PermissionMode.STANDARD, PermissionMode.READ_ONLY])
+async def test_an_old_kernel_refuses_restricted_commands(nursery, place, shell, abi, mode) -> None:
+    async with Supervisor(nursery, found_abi=abi) as supervisor:
+        with pytest.raises(ConfinementUnavailable, match="Nothing ran") as caught:
+            async with supervisor.open(shell("touch ran", plan=place.plan(mode))):
+                raise AssertionError("it ran")
+        assert "6.2" in caught.value.hint
+        plan = place.plan(PermissionMode.UNCONFINED)
+        async with supervisor.open(shell("exit 3", plan=plan)) as child:
+            assert await child.wait() == ExitStatus(exit_code=3)
+    assert not list(place.root.iterdir())
+
+
+async def test_a_plan_that_contradicts_itself_is_refused(hand, shell, place) -> None:
+    plan = place.plan()._replace(writable_roots=(str(place.root.parent),))
+    with pytest.raises(ConfigError, match="contains"):
+        await hand.run(shell("true", plan=plan))
+
+
+async def test_a_closed_supervisor_starts_nothing(nursery, shell) -> None:
+    async with Supervisor(nursery) as supervisor:
+        await supervisor.aclose()
+        await supervisor.aclose()
+        with pytest.raises(ProvisionError, match="closed"):
+            await supervisor.prepare(shell("").plan)
+
+
+async def test_an_error_inside_the_supervisor_comes_out_as_it_is(nursery) -> None:
+    with pytest.raises(KeyError):
+        async with Supervisor(nursery):
+            raise KeyError
