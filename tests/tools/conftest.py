@@ -51,6 +51,10 @@ class FileDesk:
         call = ToolCall(name=tool, arguments=json.dumps(arguments))
         return await self.catalogue.dispatch(call, self.context(mode))
 
+    @staticmethod
+    def listing(folder: Path) -> list[str]:
+        return sorted(path.name for path in folder.iterdir())
+
     def names(self) -> list[str]:
         """Return everything in the workspace, so that leftovers show."""
         return sorted(
