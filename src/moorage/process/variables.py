@@ -1,0 +1,117 @@
+"""The variables that a command starts with: the user's own, made safe for a non-interactive shell.
+
+Pure: takes variables and folders, returns variables.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from moorage.policy.permission import PermissionMode
+
+NON_INTERACTIVE = {
+    "EDITOR": "true",
+    "VISUAL": "true",
+    "GIT_EDITOR": "true",
+    "GIT_SEQUENCE_EDITOR": "true",
+    "PAGER": "cat",
+    "GIT_PAGER": "cat",
+    "GH_PAGER": "cat",
+    "MANPAGER": "cat",
+    "SYSTEMD_PAGER": "cat",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_ASKPASS": "true",
+    "SSH_ASKPASS": "true",
+    "DEBIAN_FRONTEND": "noninteractive",
+    "NO_COLOR": "1",
+    "TERM": "dumb",
+}
+"""What keeps an editor, a pager or a prompt from waiting for somebody."""
+
+TERMINAL = {
+    "TERM": "xterm-256color",
+    "COLORTERM": "truecolor",
+    "CLICOLOR": "1",
+    "FORCE_COLOR": "1",
+}
+"""What a command in a terminal gets back; ``NO_COLOR`` goes."""
+
+_CACHES = {
+    "XDG_CACHE_HOME": "",
+    "BUN_INSTALL_CACHE_DIR": "bun",
+    "CCACHE_DIR": "ccache",
+    "COMPOSER_CACHE_DIR": "composer",
+    "DENO_DIR": "deno",
+    "GOCACHE": "go-build",
+    "GOMODCACHE": "go-mod",
+    "NUGET_PACKAGES": "nuget",
+    "PIP_CACHE_DIR": "pip",
+    "PRE_COMMIT_HOME": "pre-commit",
+    "UV_CACHE_DIR": "uv",
+    "YARN_CACHE_FOLDER": "yarn",
+    "npm_config_cache": "npm",
+}
+"""Tool caches that would otherwise lie in the user's home, where nothing may be written."""
+
+_SOCKETS = re.compile(
+    r"(DOCKER_HOST|CONTAINER_HOST|TMUX(_PANE)?|STY|SSH_AUTH_SOCK|SSH_AGENT_PID|GPG_AGENT_INFO"
+    r"|DBUS_.*|XDG_RUNTIME_DIR|WAYLAND_.*|DISPLAY|XAUTHORITY|PULSE_.*|NOTIFY_SOCKET|LISTEN_.*"
+    r"|KITTY_LISTEN_ON|VSCODE_.*IPC.*|VSCODE_GIT_.*|NVIM(_LISTEN_ADDRESS)?|ZELLIJ.*"
+    r"|SUDO_ASKPASS)"
+)
+"""Names of path sockets: the kernel cannot keep a command from them, so it is not told of them."""
+
+_SHELL_STATE = frozenset({"_", "SHLVL", "PWD", "OLDPWD"})
+_SECRET_NAME = re.compile(
+    r"(TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY)",
+    re.IGNORECASE,
+)
+_SHORTEST_SECRET = 8
+
+
+def prepared(
+    variables: Mapping[str, str], *, mode: PermissionMode, temporary: str, cache: str
+) -> dict[str, str]:
+    """Return what every command of a plan starts with.
+
+    ``temporary`` becomes ``TMPDIR``. In restricted modes the names of path sockets go, and tool
+    caches lie in ``cache``.
+    """
+    kept = {name: value for name, value in variables.items() if _is_kept(name, mode)}
+    kept |= NON_INTERACTIVE | {"TMPDIR": temporary}
+    if mode.is_restricted:
+        kept |= {name: f"{cache}/{folder}".rstrip("/") for name, folder in _CACHES.items()}
+    return kept
+
+
+def with_terminal(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables for a command that runs in a terminal."""
+    return {name: value for name, value in variables.items() if name != "NO_COLOR"} | TERMINAL
+
+
+def merged_login(base: Mapping[str, str], login: Mapping[str, str]) -> dict[str, str]:
+    """Return the login's variables, keeping what the user put on the path of this very worker.
+
+    A login resets ``PATH`` on many systems; the entries it does not know stay in front, so that an
+    activated environment stays active.
+    """
+    known = login.get("PATH", "").split(":")
+    own = [entry for entry in base.get("PATH", "").split(":") if entry and entry not in known]
+    path = ":".join([*own, *filter(None, known)])
+    return {**login, "PATH": path} if path else dict(login)
+
+
+def secret_values(variables: Mapping[str, str]) -> frozenset[str]:
+    """Return the values that no output may show: those whose names say that they are secret."""
+    return frozenset(
+        value
+        for name, value in variables.items()
+        if _SECRET_NAME.search(name) and len(value) >= _SHORTEST_SECRET
+    )
+
+
+def _is_kept(name: str, mode: PermissionMode) -> bool:
+    if name.upper() == "GOROOT" or name in _SHELL_STATE or name.startswith("MOORAGE_"):
+        return False
+    return not (mode.is_restricted and _SOCKETS.fullmatch(name))
