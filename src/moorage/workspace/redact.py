@@ -1,0 +1,203 @@
+"""Mask secrets in what a command printed, before anyone sees or keeps it.
+
+The same bytes give the same result however they arrive: a line is judged as a whole, and a line
+that is too long to be held is cut where its own content says, never where a read ended.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+
+from moorage.workspace.private_keys import HEADER, REST_OF_KEY, WINDOW_BYTES, judge_key
+from moorage.workspace.secret_kinds import Span, find_spans, may_hold_secret, merged
+
+MASK = b"[REDACTED]"
+"""What stands in the place of a secret."""
+
+LONGEST_LINE_BYTES = 8 * 1024
+"""A line is judged as a whole up to this length, and in pieces of this length above."""
+
+_STEP_BYTES = LONGEST_LINE_BYTES // 2
+"""How much of a piece of an overlong line is decided; the rest of the piece is looked ahead."""
+
+_BATCH_BYTES = 64 * 1024
+"""So many bytes of whole lines are judged together: they stay in the processor's cache."""
+
+_SHORTEST_SECRET_BYTES = 4
+_SHORTEST_SECRET_LINE_BYTES = 8
+_NOTHING = re.compile(rb"")
+
+
+class Redactor:
+    """Masks secrets of known kinds, and the exact values of known secrets."""
+
+    def __init__(self, known_secrets: Iterable[str] = ()) -> None:
+        """Keep the values; those shorter than four bytes would mask ordinary text and are not."""
+        self._known = _needles(known_secrets)
+
+    def text(self, text: str) -> str:
+        """Return the text with its secrets masked."""
+        data = text.encode("utf-8", "surrogatepass")
+        masked = self.data(data)
+        return text if masked is data else masked.decode("utf-8", "surrogatepass")
+
+    def data(self, data: bytes) -> bytes:
+        """Return the bytes with their secrets masked; the same object when there are none."""
+        if len(data) <= LONGEST_LINE_BYTES and HEADER not in data:
+            return _mask(data, self.find(data))
+        stream = self.stream()
+        return stream.feed(data) + stream.finish()
+
+    def stream(self) -> RedactionStream:
+        """Return a stream that masks bytes as they arrive."""
+        return RedactionStream(self)
+
+    def find(self, block: bytes) -> list[Span]:
+        """Return what to mask in a block of lines, in order and without overlaps."""
+        found = find_spans(block)
+        if not self._known:
+            return found
+        known = list(self._find_known(block))
+        return merged(found + known) if known else found
+
+    def _find_known(self, block: bytes) -> Iterator[Span]:
+        for needle in self._known:
+            at = block.find(needle)
+            while at >= 0:
+                yield Span(at, at + len(needle), _NOTHING)
+                at = block.find(needle, at + len(needle))
+
+    def is_plain(self, data: bytes) -> bool:
+        """Return whether data surely holds no secret, by the fastest tests there are."""
+        return not may_hold_secret(data) and not any(needle in data for needle in self._known)
+
+
+class RedactionStream:
+    """Masks bytes as they arrive; holds back at most a line, a piece of one, or a key's window."""
+
+    def __init__(self, redactor: Redactor) -> None:
+        """Hold nothing yet."""
+        self._redactor = redactor
+        self._held = b""
+        self._masking: re.Pattern[bytes] | None = None
+
+    def feed(self, data: bytes) -> bytes:
+        """Take the next bytes and return those that are decided."""
+        return self._advance(self._held + data if self._held else data, is_final=False)
+
+    def finish(self) -> bytes:
+        """Return what was held back; nothing follows."""
+        return self._advance(self._held, is_final=True)
+
+    def _advance(self, buffer: bytes, *, is_final: bool) -> bytes:
+        if self._masking is None and self._redactor.is_plain(buffer):
+            end = len(buffer) if is_final else _decided_end(buffer)
+            self._held = buffer[end:]
+            return buffer[:end]
+        masked: list[bytes] = []
+        at = 0
+        while at < len(buffer):
+            if self._masking is not None:
+                at = self._mask_on(buffer, at)
+                continue
+            taken = self._take_piece(buffer, at, masked, is_final=is_final)
+            if taken == at:
+                break
+            at = taken
+        self._held = buffer[at:]
+        return b"".join(masked)
+
+    def _mask_on(self, buffer: bytes, at: int) -> int:
+        """Drop what still belongs to a secret that began before; its mask stands already."""
+        rest = self._masking.match(buffer, at) if self._masking is not None else None
+        end = rest.end() if rest is not None else at
+        if end < len(buffer):
+            self._masking = None
+        return end
+
+    def _take_piece(self, buffer: bytes, at: int, masked: list[bytes], *, is_final: bool) -> int:
+        """Mask whole lines or a piece of an overlong one; return where the next piece begins."""
+        end = decided = _lines_end(buffer, at)
+        if end == at:
+            left = len(buffer) - at
+            if left < LONGEST_LINE_BYTES and not is_final:
+                return at
+            end = decided = min(at + LONGEST_LINE_BYTES, len(buffer))
+            if left >= LONGEST_LINE_BYTES:
+                decided = at + _STEP_BYTES
+        block = buffer[at:end]
+        key_at = block.find(HEADER)
+        while 0 <= key_at < decided - at:
+            window = buffer[at + key_at : at + key_at + WINDOW_BYTES]
+            verdict = judge_key(window, is_complete=is_final or len(window) == WINDOW_BYTES)
+            if verdict is None:
+                line = block.rfind(b"\n", 0, key_at) + 1
+                masked.append(self._mask_all(block[:line]))
+                return at + line
+            if verdict.end:
+                masked.append(self._mask_all(block[:key_at]))
+                masked.append(MASK)
+                self._masking = REST_OF_KEY if verdict.goes_on else None
+                return at + key_at + verdict.end
+            key_at = block.find(HEADER, key_at + 1)
+        return at + self._mask_block(block, decided - at, masked)
+
+    def _mask_all(self, block: bytes) -> bytes:
+        return _mask(block, self._redactor.find(block))
+
+    def _mask_block(self, block: bytes, decided: int, masked: list[bytes]) -> int:
+        """Mask what begins in the decided part of a block and return how much of it is taken."""
+        spans = [span for span in self._redactor.find(block) if span.start < decided]
+        taken = decided
+        if spans and spans[-1].end > decided:
+            taken = spans[-1].end
+        if spans and spans[-1].end == len(block):
+            self._masking = spans[-1].rest
+        masked.append(_mask(block[:taken], spans))
+        return taken
+
+
+def _mask(block: bytes, spans: list[Span]) -> bytes:
+    """Return the block with every span replaced; the same object when there is none."""
+    if not spans:
+        return block
+    parts: list[bytes] = []
+    at = 0
+    for span in spans:
+        parts += (block[at : span.start], MASK)
+        at = span.end
+    parts.append(block[at:])
+    return b"".join(parts)
+
+
+def _lines_end(buffer: bytes, at: int) -> int:
+    """Return where a batch of whole lines ends, before any line that is overlong."""
+    end = at
+    while end - at < _BATCH_BYTES:
+        line_end = buffer.rfind(b"\n", end, end + LONGEST_LINE_BYTES) + 1
+        if not line_end:
+            break
+        end = line_end
+    return end
+
+
+def _decided_end(plain: bytes) -> int:
+    """Return how far bytes without any secret are decided: the lines and pieces that are whole."""
+    line = plain.rfind(b"\n") + 1
+    overlong = len(plain) - line - LONGEST_LINE_BYTES
+    return line if overlong < 0 else line + _STEP_BYTES * (overlong // _STEP_BYTES + 1)
+
+
+def _needles(secrets: Iterable[str]) -> tuple[bytes, ...]:
+    """Return what to look for: each value, or each line of a value with several lines."""
+    needles: set[bytes] = set()
+    for secret in secrets:
+        lines = secret.encode("utf-8", "surrogatepass").strip().splitlines()
+        shortest = _SHORTEST_SECRET_BYTES if len(lines) == 1 else _SHORTEST_SECRET_LINE_BYTES
+        for line in map(bytes.strip, lines):
+            if len(line) >= shortest and line not in MASK:
+                needles.update(
+                    line[at : at + _STEP_BYTES // 2] for at in range(0, len(line), _STEP_BYTES // 2)
+                )
+    return tuple(sorted(needles, key=len, reverse=True))
