@@ -44,6 +44,11 @@ def body(call: CallRecord, *, is_full: bool = False) -> list[str]:
     return [*head, f"… {left_out} lines; --full shows them", *kept]
 
 
+def is_change(call: CallRecord) -> bool:
+    """Return whether the lines of the call are those of a diff."""
+    return isinstance(_facts(call).get("diff"), Mapping)
+
+
 def _facts(call: CallRecord) -> Mapping[str, Any]:
     content = call.structured_content
     return content if isinstance(content, Mapping) else {}
@@ -69,7 +74,7 @@ def _ending(call: CallRecord, facts: Mapping[str, Any]) -> str:
 def _details(call: CallRecord, facts: Mapping[str, Any]) -> Iterator[str]:
     if isinstance(facts.get("command"), str):
         yield f"$ {one_line(facts['command'])}"
-    if isinstance(facts.get("diff"), Mapping):
+    if is_change(call):
         yield from _diff(facts["diff"])
         return
     text = call.error or _output(facts) or _content(call)

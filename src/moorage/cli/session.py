@@ -16,7 +16,7 @@ from moorage.app.sessions import (
 )
 from moorage.cli import exit_codes
 from moorage.cli.parameters import Folder, WholeNumber
-from moorage.cli.record_view import body, heading
+from moorage.cli.record_view import body, heading, is_change
 from moorage.cli.render import count, print_fields, print_json, print_note, print_table, styled
 from moorage.cli.session_options import MODES, complete_sessions
 
@@ -29,7 +29,7 @@ Examples:
   moorage session rm ID
 """
 
-_DIFF_COLOURS = {"+": "green", "-": "red", "@": "cyan", "$": "bright_white"}
+_DIFF_COLOURS = {"+": "green", "-": "red", "@": "cyan"}
 
 session_argument = click.argument("session", metavar="ID", shell_complete=complete_sessions)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -99,7 +99,8 @@ def show(session: str, *, is_full: bool, as_json: bool) -> int:
     for number, call in enumerate(calls, start=1):
         click.echo(f"\n{styled(heading(number, call), bold=True)}")
         for line in body(call, is_full=is_full):
-            click.echo(f"     {styled(line, fg=_DIFF_COLOURS.get(line[:1]))}".rstrip())
+            colour = _DIFF_COLOURS.get(line[:1]) if is_change(call) else None
+            click.echo(f"     {styled(line, fg=colour)}".rstrip())
     return exit_codes.OK
 
 
