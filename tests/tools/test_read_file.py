@@ -1,10 +1,8 @@
 from __future__ import annotations
 
-import base64
 import hashlib
 import os
 import socket
-import struct
 import threading
 
 import anyio
@@ -15,7 +13,6 @@ from moorage.policy.permission import PermissionMode
 from moorage.protocol.workspace_tools import ReadFileArguments
 from moorage.tools.file_limits import FileLimits
 from moorage.tools.read_file import ReadFile
-from moorage.workspace.images import ImageLimits
 
 UNCONFINED = PermissionMode.UNCONFINED
 
@@ -87,57 +84,6 @@ async def test_a_range_says_what_it_leaves_out(desk) -> None:
     assert structured["continuation"]["has_more"]
     assert not structured["truncated"]
     assert "lines 6 to 10 of 10 are not shown" in result.text
-
-
-async def test_a_continuation_carries_on_after_what_was_shown(desk) -> None:
-    (desk.path / "a.txt").write_text("".join(f"{number}\n" for number in range(1, 8)))
-    texts = []
-    arguments = {"path": "a.txt", "limit": 3}
-    while True:
-        structured = (await desk.call("read_file", **arguments)).structured_content
-        texts.append(structured["text"])
-        if not structured["continuation"]["has_more"]:
-            break
-        arguments = {"continuation": structured["continuation"]["next"]}
-    assert texts == ["1\n2\n3\n", "4\n5\n6\n", "7\n"]
-
-
-async def test_a_continuation_of_changed_content_is_stale(desk) -> None:
-    (desk.path / "a.txt").write_text("1\n2\n3\n")
-    first = await desk.call("read_file", path="a.txt", limit=1)
-    (desk.path / "a.txt").write_text("1\n2\nthree\n")
-    token = first.structured_content["continuation"]["next"]
-    result = await desk.call("read_file", continuation=token)
-    assert error_kind(result) == "stale_continuation"
-    assert "Read it again from the beginning" in result.text
-
-
-async def test_a_continuation_belongs_to_its_path(desk) -> None:
-    for name in ("a.txt", "b.txt"):
-        (desk.path / name).write_text("1\n2\n3\n")
-    first = await desk.call("read_file", path="a.txt", limit=1)
-    token = first.structured_content["continuation"]["next"]
-    with pytest.raises(InvalidArguments, match=r"belongs to a.txt, not to b.txt"):
-        await desk.call("read_file", path="b.txt", continuation=token)
-    with pytest.raises(InvalidArguments, match="both say where to begin"):
-        await desk.call("read_file", continuation=token, offset=2)
-    again = await desk.call("read_file", path="a.txt", continuation=token, limit=2)
-    assert again.structured_content["text"] == "2\n3\n"
-
-
-async def test_a_continuation_is_no_way_past_the_boundary(desk) -> None:
-    (desk.outside / "secret.txt").write_text("1\n2\n")
-    token = base64.urlsafe_b64encode(
-        b'["' + str(desk.outside / "plain.txt").encode() + b'","",1,null]'
-    ).decode()
-    with pytest.raises(Refused):
-        await desk.call("read_file", continuation=token.rstrip("="))
-
-
-@pytest.mark.parametrize("token", ["?", "abc", "W10", "\N{SNOWMAN}"])
-async def test_a_made_up_continuation_is_an_argument_error(desk, token: str) -> None:
-    with pytest.raises(InvalidArguments, match="not a token of an earlier result"):
-        await desk.call("read_file", continuation=token)
 
 
 @pytest.mark.parametrize("name", ["offset", "limit"])
@@ -419,50 +365,6 @@ async def test_the_rest_of_moorages_home_is_out_of_reach_in_every_mode(desk) -> 
         with pytest.raises(Refused) as caught:
             await desk.call("read_file", mode=mode, path=str(desk.own.parent / "config.json"))
         assert caught.value.reason == "boundary_denied"
-
-
-def png(width: int, height: int, *, padding: int = 0) -> bytes:
-    header = struct.pack(">II", width, height)
-    return b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + header + b"\x08\x02\0\0\0" + b"\0" * padding
-
-
-async def test_an_image_comes_back_as_media(desk) -> None:
-    (desk.path / "dot.png").write_bytes(png(3, 2))
-    result = await desk.call("read_file", path="dot.png")
-    assert result.structured_content["action"] == "read_image"
-    assert result.structured_content["media_type"] == "image/png"
-    assert (result.structured_content["width"], result.structured_content["height"]) == (3, 2)
-    assert not result.structured_content["resized"]
-    image = result.content[1]
-    assert (image.type, image.mime_type) == ("image", "image/png")
-    assert base64.b64decode(image.data) == png(3, 2)
-
-
-async def test_a_range_of_an_image_is_an_argument_error(desk) -> None:
-    (desk.path / "dot.png").write_bytes(png(3, 2))
-    with pytest.raises(InvalidArguments, match="no lines"):
-        await desk.call("read_file", path="dot.png", offset=2)
-
-
-async def test_an_image_with_too_many_pixels_names_present_artifact(desk) -> None:
-    (desk.path / "big.png").write_bytes(png(10_000, 5_000))
-    result = await desk.call("read_file", path="big.png")
-    assert error_kind(result) == "image_too_large"
-    assert "present_artifact" in result.text
-
-
-async def test_an_image_file_above_the_bound_is_not_decoded(desk) -> None:
-    (desk.path / "big.png").write_bytes(png(3, 2, padding=2000))
-    tool = ReadFile(image_limits=ImageLimits(source_bytes=1000))
-    result = await tool.run(ReadFileArguments(path="big.png"), desk.context())
-    assert error_kind(result) == "image_too_large"
-
-
-async def test_an_image_with_a_protected_name_is_never_shown(desk) -> None:
-    (desk.path / "secret.png").write_bytes(png(3, 2))
-    with pytest.raises(Refused) as caught:
-        await desk.call("read_file", mode=UNCONFINED, path="secret.png")
-    assert caught.value.reason == "protected_path"
 
 
 async def test_svg_is_text(desk) -> None:

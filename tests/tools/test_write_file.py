@@ -103,15 +103,18 @@ async def test_a_file_whose_owner_cannot_be_kept_is_left_alone(
     assert desk.names() == ["a.txt"]
 
 
-async def test_user_attributes_survive(desk) -> None:
-    target = desk.path / "a.txt"
-    target.write_text("old\n")
-    try:
-        os.setxattr(target, "user.origin", b"kept")
-    except OSError:
-        pytest.skip("this file system has no user attributes")
+async def test_user_attributes_survive_and_the_kernels_own_do_not(
+    desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    carried: list[tuple[str, bytes]] = []
+    names = ["user.origin", "security.capability", "system.posix_acl_access"]
+    monkeypatch.setattr(os, "listxattr", lambda *_, **__: names)
+    monkeypatch.setattr(os, "getxattr", lambda _, name, **__: name.encode())
+    monkeypatch.setattr(os, "setxattr", lambda _, name, value: carried.append((name, value)))
+    (desk.path / "a.txt").write_text("old\n")
     await desk.call("write_file", path="a.txt", content="new\n")
-    assert os.getxattr(target, "user.origin") == b"kept"
+    kept = ["user.origin", "system.posix_acl_access"]
+    assert carried == [(name, name.encode()) for name in kept]
 
 
 async def test_an_overwrite_names_old_and_new_hash_and_the_difference(desk) -> None:

@@ -14,18 +14,18 @@ from moorage.tools.misfortunes import MISFORTUNES, told
 from moorage.tools.missing_file import missing_file
 from moorage.tools.overwrite_rules import brings_back_mask
 from moorage.tools.results import failure, success
-from moorage.workspace.candidates import CandidateLimits
-from moorage.workspace.diff import describe_edit, edit_spans
 from moorage.workspace.edit import PLACEHOLDER, Edited, ManyMatches, NoMatch, replace_text
 from moorage.workspace.files import content_hash, open_existing, prefixed, read_whole
 from moorage.workspace.staged import StagedFile
+from moorage.workspace.text.candidates import CandidateLimits
+from moorage.workspace.text.diff import describe_edit, edit_spans
 
 if TYPE_CHECKING:
     from moorage.protocol.tool_calls import ToolResult
     from moorage.tools.catalogue import ToolContext
-    from moorage.workspace.candidates import Candidate
-    from moorage.workspace.location import Target
+    from moorage.workspace.opening.location import Target
     from moorage.workspace.redact import Redactor
+    from moorage.workspace.text.candidates import Candidate
 
 
 class EditFile:

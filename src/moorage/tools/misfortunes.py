@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from moorage.tools.results import failure
 from moorage.workspace.files import ChangedMeanwhile
-from moorage.workspace.location import FolderMissing, WrongFileType
+from moorage.workspace.opening.location import FolderMissing, WrongFileType
 from moorage.workspace.staged import AlreadyThere
 
 if TYPE_CHECKING:

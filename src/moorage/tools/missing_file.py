@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from moorage.errors import ExecutionError
 from moorage.tools.misfortunes import MISFORTUNES, describe
 from moorage.tools.results import failure
-from moorage.workspace.location import FolderMissing
-from moorage.workspace.nearest import nearest_names
+from moorage.workspace.opening.location import FolderMissing
 from moorage.workspace.protected import is_protected_name
+from moorage.workspace.text.nearest import nearest_names
 
 if TYPE_CHECKING:
     from moorage.protocol.tool_calls import ToolResult

@@ -19,15 +19,15 @@ from moorage.tools.results import failure
 from moorage.tools.text_result import Reading, text_result
 from moorage.workspace.files import content_hash, read_whole, steps
 from moorage.workspace.images import ImageLimits, media_type_of
-from moorage.workspace.line_range import LineRange, select_lines
-from moorage.workspace.location import protected
+from moorage.workspace.opening.location import protected
+from moorage.workspace.text.line_range import LineRange, select_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from moorage.protocol.tool_calls import ToolResult
     from moorage.tools.catalogue import ToolContext
-    from moorage.workspace.location import Location
+    from moorage.workspace.opening.location import Location
 
 # A NUL this early means that a file is not text.
 _BINARY_PROBE_BYTES = 512

@@ -13,7 +13,7 @@ from moorage.tools.text_view import View, numbered_view
 if TYPE_CHECKING:
     from moorage.protocol.tool_calls import ToolResult
     from moorage.tools.file_limits import FileLimits
-    from moorage.workspace.line_range import LineRange
+    from moorage.workspace.text.line_range import LineRange
 
 # Kept free in the view for the notes below the lines, besides the path in a continuation.
 _NOTES_BYTES = 768

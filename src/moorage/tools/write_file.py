@@ -14,7 +14,6 @@ from moorage.tools.file_limits import FileLimits
 from moorage.tools.misfortunes import MISFORTUNES, told
 from moorage.tools.overwrite_rules import brings_back_mask, may_replace_long_file
 from moorage.tools.results import failure, success
-from moorage.workspace.diff import describe_rewrite, describe_unseen
 from moorage.workspace.edit import PLACEHOLDER
 from moorage.workspace.files import (
     ChangedMeanwhile,
@@ -24,13 +23,14 @@ from moorage.workspace.files import (
     read_whole,
     steps,
 )
-from moorage.workspace.line_range import select_lines
 from moorage.workspace.staged import AlreadyThere, StagedFile
+from moorage.workspace.text.diff import describe_rewrite, describe_unseen
+from moorage.workspace.text.line_range import select_lines
 
 if TYPE_CHECKING:
     from moorage.protocol.tool_calls import ToolResult
     from moorage.tools.catalogue import ToolContext
-    from moorage.workspace.location import Target
+    from moorage.workspace.opening.location import Target
     from moorage.workspace.redact import Redactor
 
 _LISTED_TESTS = 5

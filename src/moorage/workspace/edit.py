@@ -6,7 +6,7 @@ import re
 
 import msgspec
 
-from moorage.workspace.candidates import Candidate, CandidateLimits, find_candidates, place_at
+from moorage.workspace.text.candidates import Candidate, CandidateLimits, find_candidates, place_at
 
 PLACEHOLDER = "[REDACTED]"
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Iterator
 from hashlib import sha256
 
-from moorage.workspace.location import Target, check_regular
+from moorage.workspace.opening.location import Target, check_regular
 
 # A step of reading long files: large enough to be fast, small enough to be cancelled soon.
 _STEP_BYTES = 1024 * 1024

@@ -13,8 +13,8 @@ from typing import TypeVar
 
 from moorage.errors import ConfigError
 from moorage.policy.permission import PermissionMode
-from moorage.workspace.beneath import open_beneath
-from moorage.workspace.location import (
+from moorage.workspace.opening.beneath import open_beneath
+from moorage.workspace.opening.location import (
     Location,
     Target,
     WrongFileType,
@@ -23,10 +23,10 @@ from moorage.workspace.location import (
     protected,
     read_only,
 )
+from moorage.workspace.opening.scopes import Place, Scope, hold, open_regular, open_target, refresh
+from moorage.workspace.opening.turns import FileTurns
 from moorage.workspace.paths import absolute_form, beneath, climbs
 from moorage.workspace.protected import is_protected_name
-from moorage.workspace.scopes import Place, Scope, hold, open_regular, open_target, refresh
-from moorage.workspace.turns import FileTurns
 
 Opened = TypeVar("Opened")
 

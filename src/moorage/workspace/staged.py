@@ -10,9 +10,9 @@ import os
 import stat
 
 from moorage.errors import Refused
-from moorage.workspace.beneath import FOLDER_FLAGS
 from moorage.workspace.files import ChangedMeanwhile, fingerprint
-from moorage.workspace.location import Target, check_regular
+from moorage.workspace.opening.beneath import FOLDER_FLAGS
+from moorage.workspace.opening.location import Target, check_regular
 
 _O_TMPFILE: int = getattr(os, "O_TMPFILE", 0)
 _OWN_DESCRIPTORS = "/proc/self/fd"

@@ -5,14 +5,14 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moorage.workspace.diff import (
+from moorage.workspace.edit import Edited, replace_text
+from moorage.workspace.text.diff import (
     MAX_SIDE_BYTES,
     count_lines,
     describe_edit,
     describe_rewrite,
     edit_spans,
 )
-from moorage.workspace.edit import Edited, replace_text
 
 short_lines = st.lists(st.sampled_from(["a", "b", "", "cc", "\r"]), max_size=30).map("\n".join)
 

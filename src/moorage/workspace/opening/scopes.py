@@ -8,8 +8,8 @@ import stat
 
 import msgspec
 
-from moorage.workspace.beneath import FOLDER_FLAGS, PROBE_FLAGS, open_beneath
-from moorage.workspace.location import (
+from moorage.workspace.opening.beneath import FOLDER_FLAGS, PROBE_FLAGS, open_beneath
+from moorage.workspace.opening.location import (
     FolderMissing,
     Location,
     Target,

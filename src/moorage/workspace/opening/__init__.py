@@ -1,0 +1,1 @@
+"""Permitted folders held open, and what may be opened below them without leaving."""

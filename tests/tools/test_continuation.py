@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import base64
+
+import pytest
+
+from moorage.errors import InvalidArguments, Refused
+
+
+def error_kind(result) -> str:
+    assert result.is_error
+    return result.structured_content["error_kind"]
+
+
+async def test_a_continuation_carries_on_after_what_was_shown(desk) -> None:
+    (desk.path / "a.txt").write_text("".join(f"{number}\n" for number in range(1, 8)))
+    texts = []
+    arguments = {"path": "a.txt", "limit": 3}
+    while True:
+        structured = (await desk.call("read_file", **arguments)).structured_content
+        texts.append(structured["text"])
+        if not structured["continuation"]["has_more"]:
+            break
+        arguments = {"continuation": structured["continuation"]["next"]}
+    assert texts == ["1\n2\n3\n", "4\n5\n6\n", "7\n"]
+
+
+async def test_a_continuation_of_changed_content_is_stale(desk) -> None:
+    (desk.path / "a.txt").write_text("1\n2\n3\n")
+    first = await desk.call("read_file", path="a.txt", limit=1)
+    (desk.path / "a.txt").write_text("1\n2\nthree\n")
+    token = first.structured_content["continuation"]["next"]
+    result = await desk.call("read_file", continuation=token)
+    assert error_kind(result) == "stale_continuation"
+    assert "Read it again from the beginning" in result.text
+
+
+async def test_a_continuation_belongs_to_its_path(desk) -> None:
+    for name in ("a.txt", "b.txt"):
+        (desk.path / name).write_text("1\n2\n3\n")
+    first = await desk.call("read_file", path="a.txt", limit=1)
+    token = first.structured_content["continuation"]["next"]
+    with pytest.raises(InvalidArguments, match=r"belongs to a.txt, not to b.txt"):
+        await desk.call("read_file", path="b.txt", continuation=token)
+    with pytest.raises(InvalidArguments, match="both say where to begin"):
+        await desk.call("read_file", continuation=token, offset=2)
+    again = await desk.call("read_file", path="a.txt", continuation=token, limit=2)
+    assert again.structured_content["text"] == "2\n3\n"
+
+
+async def test_a_continuation_is_no_way_past_the_boundary(desk) -> None:
+    (desk.outside / "secret.txt").write_text("1\n2\n")
+    token = base64.urlsafe_b64encode(
+        b'["' + str(desk.outside / "plain.txt").encode() + b'","",1,null]'
+    ).decode()
+    with pytest.raises(Refused):
+        await desk.call("read_file", continuation=token.rstrip("="))
+
+
+@pytest.mark.parametrize("token", ["?", "abc", "W10", "\N{SNOWMAN}"])
+async def test_a_made_up_continuation_is_an_argument_error(desk, token: str) -> None:
+    with pytest.raises(InvalidArguments, match="not a token of an earlier result"):
+        await desk.call("read_file", continuation=token)
