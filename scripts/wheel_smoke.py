@@ -23,9 +23,9 @@ INSIDE_ROOMS = frozenset(
     {"confine", "connection", "errors", "policy", "process", "protocol", "tools", "transports"}
     | {"worker", "workspace"}
 )
-BASE_LIBRARIES = frozenset(
-    {"anyio", "idna", "msgspec", "quickjs", "sitecustomize", "sniffio", "typing_extensions"}
-)
+BASE_LIBRARIES = frozenset({"anyio", "idna", "msgspec", "quickjs", "sniffio", "typing_extensions"})
+# A machine's own customization, and what the standard library tries to import for Jython.
+FOREIGN_ATTEMPTS = frozenset({"org", "sitecustomize", "usercustomize"})
 IMPORT_LINE = re.compile(r"import time: +\d+ \| +\d+ \| *(\S+)")
 TOKEN = "0" * 64  # a private pipe to our own child needs no secret
 
@@ -111,7 +111,8 @@ def import_findings(modules: set[str]) -> list[str]:
         if top == "moorage":
             is_fine = not room or room in INSIDE_ROOMS
         else:
-            is_fine = top in BASE_LIBRARIES or top in sys.stdlib_module_names or top[0] == "_"
+            allowed = BASE_LIBRARIES | FOREIGN_ATTEMPTS | sys.stdlib_module_names
+            is_fine = top in allowed or top.startswith("_")
         if not is_fine:
             found.append(f"worker: imports {name}")
     return found
