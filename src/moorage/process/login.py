@@ -1,7 +1,7 @@
 """The user's login environment, captured once and reused by every command.
 
-A login shell for each command would cost a hundred milliseconds and more. ``begin`` starts one at the
-worker's very start, before an event loop is imported; ``finish`` takes what it printed.
+A login shell for each command would cost a hundred milliseconds and more. ``begin`` starts one at
+the worker's very start, before an event loop is imported; ``finish`` takes what it printed.
 """
 
 from __future__ import annotations

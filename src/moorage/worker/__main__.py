@@ -11,7 +11,9 @@ import os
 import sys
 
 from moorage.confine.nursery import start_nursery
-from moorage.errors import ProvisionError
+from moorage.errors import ExecutionError
+from moorage.process import login
+from moorage.worker.options import options_of
 
 _STDERR = 2
 
@@ -64,15 +66,18 @@ def main(arguments: list[str] | None = None) -> int:
     token = _token(parsed.token_fd)
     frames_in, frames_out = _private_streams()
     try:
+        options = options_of(parsed)
         nursery = start_nursery()
-    except ProvisionError as error:
+    except ExecutionError as error:
         sys.stderr.write(f"moorage-worker: {error}\n")
         return 1
+    capture = login.begin(
+        nursery, dict(os.environ), options.state / "login", plan=options.login_plan()
+    )
     # An event loop's threads and descriptors must not exist in the nursery.
-    from moorage.worker.options import options_of  # noqa: PLC0415
     from moorage.worker.serving import Streams, serve_streams  # noqa: PLC0415
 
-    return serve_streams(options_of(parsed), nursery, Streams(frames_in, frames_out, token))
+    return serve_streams(options, nursery, capture, Streams(frames_in, frames_out, token))
 
 
 def _token(descriptor: int | None) -> str:

@@ -2,59 +2,105 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
+import logging
+from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import anyio
 
 from moorage.policy.permission import PermissionMode
-from moorage.process.supervisor import Supervisor
-from moorage.protocol.binding import Binding
+from moorage.process import login, variables
+from moorage.tools.catalogue import ToolContext
 from moorage.worker.exports import Exports
-from moorage.worker.options import WorkerOptions
 from moorage.worker.place import Place, prepare
 from moorage.worker.uploads import Uploads
 from moorage.workspace.redact import Redactor
 from moorage.workspace.root import WorkspaceRoot
 
+if TYPE_CHECKING:
+    from moorage.process.login import LoginCapture
+    from moorage.process.supervisor import Supervisor
+    from moorage.protocol.binding import Binding
+    from moorage.protocol.tool_calls import ExecuteRequest
+    from moorage.worker.options import WorkerOptions
+
+logger = logging.getLogger(__name__)
+
+CONTEXTS = 64
+"""Actors, times modes, whose contexts are kept; an older one is made again."""
+
 
 class Desk:
-    """The workspace, its folders, what is published and uploaded, and the prepared variables."""
+    """The workspace, its folders, what is published and uploaded, and what commands start with."""
 
-    def __init__(self, binding: Binding, place: Place, root: WorkspaceRoot) -> None:
-        """Put the parts together; ``open`` is the way to make one."""
-        self.session = binding.session
-        self.place = place
-        self.root = root
-        self.redactor = Redactor()
-        self.exports = Exports(place.state)
-        self.uploads = Uploads(root)
-        self._removes_root = binding.remove_workspace_on_exit
-        self._forwarded = binding.environment
-        self._prepared = anyio.Event()
+    def __init__(self, binding: Binding, options: WorkerOptions, supervisor: Supervisor) -> None:
+        """Open the workspace and make the folders of the session.
 
-    @classmethod
-    async def open(cls, binding: Binding, options: WorkerOptions, _: Supervisor) -> Desk:
-        """Open the workspace and make the folders of a session."""
-        place = prepare(binding, options)
-        root = WorkspaceRoot.open(
-            place.root,
+        Raises:
+            RetainedStateMissing: the workspace must exist and does not.
+            ConfigError: a folder cannot be made or used, or overlaps Moorage's own.
+        """
+        self.place: Place = prepare(binding, options)
+        self.root = WorkspaceRoot.open(
+            self.place.root,
             options.writable_roots,
-            readable=(place.state,),
+            readable=(self.place.state,),
             hidden_folders=options.hidden_paths,
         )
-        return cls(binding, place, root)
+        self.exports = Exports(self.place.state)
+        self.uploads = Uploads(self.root)
+        self._binding = binding
+        self._supervisor = supervisor
+        self._redactor = Redactor(variables.secret_values(binding.environment))
+        self._are_commands_prepared = anyio.Event()
+        self.context = lru_cache(CONTEXTS)(self._context)
 
-    async def prepare_commands(self) -> None:
-        self._prepared.set()
+    async def prepare_commands(self, capture: LoginCapture) -> None:
+        """Take the login environment and have a launcher ready for the usual mode."""
+        found = await login.finish(capture, self._supervisor)
+        if found.problem:
+            logger.warning("commands start without the login environment: %s", found.problem)
+        base = variables.merged_login(capture.base, found.variables) | self._binding.environment
+        self._redactor = Redactor(variables.secret_values(base))
+        for mode in PermissionMode:
+            plan = self.place.plan(mode)
+            start = variables.prepared(
+                base,
+                mode=mode,
+                temporary=str(self.place.temporary),
+                cache=str(self.place.cache),
+            )
+            self._supervisor.set_base_variables(plan, start)
+        self.context.cache_clear()
+        self._are_commands_prepared.set()
 
     async def commands_prepared(self) -> None:
-        await self._prepared.wait()
+        """Return when commands can start with the login environment."""
+        await self._are_commands_prepared.wait()
 
-    def variables(self, mode: PermissionMode) -> Mapping[str, str]:
-        return dict(os.environ) | self._forwarded
+    def _context(self, actor: str, mode: PermissionMode, *, git_attribution: bool) -> ToolContext:
+        """Return what the tools of one actor use in one mode."""
+        return ToolContext(
+            root=self.root,
+            mode=mode,
+            actor=actor,
+            session=self._binding.session,
+            plan=self.place.plan(mode),
+            supervisor=self._supervisor,
+            redactor=self._redactor,
+            variables={},
+            state_dir=self.place.state,
+            exports=self.exports,
+            git_attribution=git_attribution,
+        )
+
+    def input_of(self, request: ExecuteRequest) -> int | None:
+        """Return the descriptor of a call's uploaded input, which is now the caller's."""
+        return self.uploads.take_input(request.input) if request.input else None
 
     def close(self) -> None:
+        """Let go of the folders; the root goes too when the binding says so and all ended well."""
         self.exports.close_all()
+        self.uploads.close()
         self.root.close()
-        self.place.remove(with_root=self._removes_root)
+        self.place.remove(with_root=self._binding.remove_workspace_on_exit)

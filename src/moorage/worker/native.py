@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
+import msgspec
+
 from moorage.connection.provider import Handler, RequestContext
 from moorage.errors import ConfigError, InvalidArguments
 from moorage.policy.decide import check_call
 from moorage.policy.permission import Effect, PermissionMode, parse_mode
+from moorage.process.login import LoginCapture
 from moorage.process.supervisor import Supervisor
 from moorage.protocol.binding import BYTES, Binding
 from moorage.protocol.exports import (
@@ -27,7 +30,7 @@ from moorage.protocol.files import (
 )
 from moorage.protocol.tool_calls import ExecuteRequest, ToolResult
 from moorage.protocol.workspace_tools import WORKSPACE_TOOLS
-from moorage.tools.catalogue import Catalogue, ToolContext, workspace_catalogue
+from moorage.tools.catalogue import Catalogue, workspace_catalogue
 from moorage.worker.desk import Desk
 from moorage.worker.options import WorkerOptions
 
@@ -37,10 +40,13 @@ class NativeProvider:
 
     capabilities = frozenset({BYTES})
 
-    def __init__(self, options: WorkerOptions, supervisor: Supervisor) -> None:
+    def __init__(
+        self, options: WorkerOptions, supervisor: Supervisor, capture: LoginCapture
+    ) -> None:
         """Keep what the user granted; nothing is opened before initialization."""
         self._options = options
         self._supervisor = supervisor
+        self._capture = capture
         self._catalogue: Catalogue = workspace_catalogue(highest=options.highest)
         self._bound: Desk | None = None
         self.methods: Mapping[str, Handler] = {
@@ -54,12 +60,16 @@ class NativeProvider:
 
     async def initialize(self, binding: Binding, context: RequestContext) -> str:
         """Open the workspace and the worker's own folders, and return the resolved root."""
-        self._bound = await Desk.open(binding, self._options, self._supervisor)
-        context.lifetime.start_soon(self._bound.prepare_commands)
-        return self._bound.place.root
+        desk = self._bound = Desk(binding, self._options, self._supervisor)
+        context.lifetime.start_soon(desk.prepare_commands, self._capture)
+        return desk.place.root
 
     async def close(self) -> None:
-        """End everything that was started, then let go of the folders."""
+        """End everything that was started, then let go of the folders.
+
+        Raises:
+            ShutdownIncomplete: something did not end; the folders are left for inspection.
+        """
         await self._supervisor.aclose()
         if self._bound is not None:
             self._bound.close()
@@ -72,33 +82,18 @@ class NativeProvider:
 
     async def _execute(self, request: ExecuteRequest, _: RequestContext) -> ToolResult:
         desk, spec = self._desk, WORKSPACE_TOOLS.get(request.call.name)
+        attribution = request.git_attribution_enabled
         if spec is not None and spec.effect is Effect.EXECUTE:
             await desk.commands_prepared()
-        input_fd = desk.uploads.take_input(request.input) if request.input else None
+        context = desk.context(request.actor, _mode(request), git_attribution=attribution)
+        input_fd = desk.input_of(request)
+        if input_fd is None:
+            return await self._catalogue.dispatch(request.call, context)
         try:
-            context = self._context(request, input_fd)
+            context = msgspec.structs.replace(context, input_fd=input_fd)
             return await self._catalogue.dispatch(request.call, context)
         finally:
-            if input_fd is not None:
-                os.close(input_fd)
-
-    def _context(self, request: ExecuteRequest, input_fd: int | None) -> ToolContext:
-        mode = _mode(request)
-        desk = self._desk
-        return ToolContext(
-            root=desk.root,
-            mode=mode,
-            actor=request.actor,
-            session=desk.session,
-            plan=desk.place.plan(mode),
-            supervisor=self._supervisor,
-            redactor=desk.redactor,
-            variables=desk.variables(mode),
-            state_dir=desk.place.state,
-            exports=desk.exports,
-            input_fd=input_fd,
-            git_attribution=request.git_attribution_enabled,
-        )
+            os.close(input_fd)
 
     async def _export_read(self, request: ExportReadRequest, _: RequestContext) -> ExportReadReply:
         return await self._desk.exports.read(request)

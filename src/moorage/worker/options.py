@@ -1,18 +1,20 @@
-"""What the user granted this worker when it was started."""
+"""What the user granted this worker when it was started; read before anything heavy is imported."""
 
 from __future__ import annotations
 
-import argparse
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
-import msgspec
-
+from moorage.confine.plan import Plan
 from moorage.confine.provider import ConfinementProvider, check_provider
 from moorage.policy.permission import PermissionMode
 
+if TYPE_CHECKING:
+    import argparse
 
-class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
+
+class WorkerOptions(NamedTuple):
     """The worker's own limits; no request can widen them."""
 
     state: Path
@@ -21,9 +23,23 @@ class WorkerOptions(msgspec.Struct, frozen=True, kw_only=True):
     hidden_paths: tuple[str, ...] = ()
     confinement: ConfinementProvider | None = None
 
+    def login_plan(self) -> Plan:
+        """Return how the login shell is confined: it may read what commands may, and write nothing.
+
+        With a confinement provider it is begun before the provider could wrap it, so the kernel
+        must hold it, or it is not run.
+        """
+        if self.highest.is_restricted:
+            return Plan(mode=PermissionMode.READ_ONLY, hidden_paths=self.hidden_paths)
+        return Plan(mode=PermissionMode.UNCONFINED)
+
 
 def options_of(arguments: argparse.Namespace) -> WorkerOptions:
-    """Return the options that stand in parsed arguments; folders become real paths."""
+    """Return the options that stand in parsed arguments; folders become real paths.
+
+    Raises:
+        ConfigError: the confinement provider cannot stand in for the kernel.
+    """
     state = arguments.state or os.path.expanduser("~/.moorage-worker")
     return WorkerOptions(
         state=Path(os.path.realpath(state)),
@@ -37,5 +53,9 @@ def options_of(arguments: argparse.Namespace) -> WorkerOptions:
 def _provider(text: str) -> ConfinementProvider | None:
     if not text:
         return None
-    fields = msgspec.json.decode(text, type=dict[str, tuple[str, ...] | str])
-    return check_provider(msgspec.convert(fields, ConfinementProvider), path="--confine-with")
+    import json  # noqa: PLC0415 - rarely needed, and the start is hot
+
+    fields = json.loads(text)
+    words = {name: tuple(value) for name, value in fields.items() if isinstance(value, list)}
+    provider = ConfinementProvider(enforcement=fields.get("enforcement", ""), **words)
+    return check_provider(provider, path="--confine-with")

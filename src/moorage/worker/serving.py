@@ -17,6 +17,7 @@ from moorage.worker.native import NativeProvider
 
 if TYPE_CHECKING:
     from moorage.confine.nursery import Nursery
+    from moorage.process.login import LoginCapture
     from moorage.worker.options import WorkerOptions
 
 logger = logging.getLogger(__name__)
@@ -32,14 +33,16 @@ class Streams:
         self.token = Secret(token) if token else None
 
 
-def serve_streams(options: WorkerOptions, nursery: Nursery, streams: Streams) -> int:
+def serve_streams(
+    options: WorkerOptions, nursery: Nursery, capture: LoginCapture, streams: Streams
+) -> int:
     """Serve one host until it closes the connection; return the exit code of the worker."""
     logging.basicConfig(
         stream=sys.stderr, level=logging.WARNING, format="moorage-worker: %(message)s"
     )
     exit_code = 0
     try:
-        anyio.run(_serve, options, nursery, streams)
+        anyio.run(_serve, options, nursery, capture, streams)
     except* ExecutionError as failures:
         for failure in _leaves(failures):
             logger.error("%s", failure)  # noqa: TRY400 - the sentence is for a person
@@ -49,10 +52,12 @@ def serve_streams(options: WorkerOptions, nursery: Nursery, streams: Streams) ->
     return exit_code
 
 
-async def _serve(options: WorkerOptions, nursery: Nursery, streams: Streams) -> None:
+async def _serve(
+    options: WorkerOptions, nursery: Nursery, capture: LoginCapture, streams: Streams
+) -> None:
     transport = FdTransport(streams.frames_in, streams.frames_out)
     async with Supervisor(nursery, provider=options.confinement) as supervisor:
-        await serve(transport, NativeProvider(options, supervisor), token=streams.token)
+        await serve(transport, NativeProvider(options, supervisor, capture), token=streams.token)
 
 
 def _leaves(group: BaseExceptionGroup[ExecutionError]) -> list[BaseException]:
