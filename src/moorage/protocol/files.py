@@ -11,6 +11,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from moorage.protocol.tool_calls import Actor, ModeText
+
 MAX_PIECE_BYTES = 1024 * 1024
 """Raw bytes in one frame; base64 makes a third more of it, far below the frame bound."""
 
@@ -22,8 +24,8 @@ class FileReadRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     """Read at most ``max_bytes`` of a workspace file, from ``offset``."""
 
     path: str
-    actor: str
-    permission_mode: str = ""
+    actor: Actor
+    permission_mode: ModeText = ""
     offset: Offset = 0
     max_bytes: Annotated[int, Meta(ge=1, le=MAX_PIECE_BYTES)] = MAX_PIECE_BYTES
 
@@ -40,10 +42,10 @@ class FileWriteRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=
     """One piece of a file to write; the piece with ``eof`` replaces the file, all at once."""
 
     path: str
-    actor: str
+    actor: Actor
     data: Piece
     eof: bool
-    permission_mode: str = ""
+    permission_mode: ModeText = ""
     upload: str = ""
     offset: Offset = 0
 

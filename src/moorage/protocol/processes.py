@@ -12,6 +12,7 @@ import msgspec
 from msgspec import Meta, field
 
 from moorage.errors import WorkerFailure
+from moorage.protocol.tool_calls import Actor, ModeText
 
 ZERO_TIME = "0001-01-01T00:00:00Z"
 """How the wire writes a time that is not set; such keys are never left out."""
@@ -86,9 +87,9 @@ class StartRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
     operation_id: Annotated[str, Meta(min_length=1)]
     command: Annotated[str, Meta(min_length=1)]
-    actor: str
+    actor: Actor
     cwd: str = ""
-    permission_mode: str = ""
+    permission_mode: ModeText = ""
     lifecycle: Lifecycle = "session"
     completion_mode: CompletionMode = "resume"
     tty: bool = False

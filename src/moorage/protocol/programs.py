@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from moorage.protocol.tool_calls import ContentPart
+from moorage.protocol.tool_calls import Actor, ContentPart, ModeText
 
 ResultView = Literal["structured", "content", "none"]
 
@@ -38,9 +38,9 @@ class RunCodeRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     """Run one program; ``timeout_ms`` 0 means no deadline."""
 
     program: Program
-    actor: str
+    actor: Actor
     timeout_ms: Annotated[int, Meta(ge=0)] = 0
-    permission_mode: str = ""
+    permission_mode: ModeText = ""
     git_attribution_enabled: bool = False
 
 

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import Meta
+
+Actor = Annotated[str, Meta(min_length=1)]
+"""Who acts inside a session; never nobody."""
+
+ModeText = Annotated[str, Meta(pattern=r"^(|standard|read_only|unconfined)\Z")]
+"""A permission mode as the wire carries it; empty means ``standard``, nothing else is taken."""
 
 PartType = Literal["text", "image", "audio", "file", "resource", "resource_link"]
 
@@ -78,7 +85,7 @@ class ExecuteRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     """
 
     call: ToolCall
-    actor: str
-    permission_mode: str = ""
+    actor: Actor
+    permission_mode: ModeText = ""
     git_attribution_enabled: bool = False
     input: str = ""

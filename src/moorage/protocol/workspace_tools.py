@@ -1,7 +1,7 @@
 """The workspace tools as both wings know them: names, arguments, effects and descriptions.
 
-The worker implements them (``moorage.tools``); the host shows them to a model. Arguments are strict:
-an unknown key or a wrong type is an error that names the field.
+The worker implements them (``moorage.tools``); the host shows them to a model. Arguments are
+strict: an unknown key or a wrong type is an error that names the field.
 """
 
 from __future__ import annotations

@@ -40,14 +40,15 @@ def move(current: State, target: State) -> State:
     return target
 
 
+_WHY_NOT_READY: dict[State, str] = {
+    State.OPENED: "nothing runs before a successful initialize.",
+    State.INITIALIZING: "nothing runs before a successful initialize.",
+    State.READY: "",
+    State.DEAD: "the initialization of this connection failed; open a new connection.",
+    State.ENDED: "the connection has ended; open a new connection.",
+}
+
+
 def why_not_ready(state: State) -> str:
     """Return why no operation runs in ``state``; empty when operations do run."""
-    match state:
-        case State.READY:
-            return ""
-        case State.OPENED | State.INITIALIZING:
-            return "nothing runs before a successful initialize."
-        case State.DEAD:
-            return "the initialization of this connection failed; open a new connection."
-        case State.ENDED:
-            return "the connection has ended; open a new connection."
+    return _WHY_NOT_READY[state]
