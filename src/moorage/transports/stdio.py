@@ -16,6 +16,9 @@ from anyio.abc import Process
 from moorage.errors import BackendUnavailable, ShutdownIncomplete
 from moorage.transports.descriptors import FdReader, FdWriter
 
+# Broken, closed by us, or read by another task already.
+_NOTHING_TO_READ = (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.BusyResourceError)
+
 
 class FdTransport:
     """Reads one descriptor and writes another; it owns and closes both."""
@@ -196,6 +199,7 @@ class ChildTransport:
                 tasks.cancel_scope.cancel()
             self._stdout.close()
             self._stderr.close()
+            self._complaints_ended.set()
         if is_forced:
             raise ShutdownIncomplete(
                 f"the worker did not end within {self._grace_seconds:g} s and was killed.",
@@ -215,12 +219,12 @@ class ChildTransport:
         return is_forced
 
     async def _discard_output(self) -> None:
-        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+        with suppress(*_NOTHING_TO_READ):
             while not self._output_ended.is_set():
                 await self.receive()
 
     async def _keep_complaints(self) -> None:
-        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+        with suppress(*_NOTHING_TO_READ):
             while data := await self._stderr.receive():
                 self._tail += data
                 del self._tail[: -self._limits.stderr_tail_bytes]
