@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from importlib import metadata
+from textwrap import wrap
 
 import anyio
 import click
@@ -11,10 +12,14 @@ import msgspec
 
 import moorage
 from moorage.cli import exit_codes
-from moorage.cli.machine import Finding, Machine, State
+from moorage.cli.machine import Finding, Machine, ProbeLimits, State
 from moorage.cli.render import duration, one_line, print_failure, print_json, styled
 from moorage.cli.trial_place import TrialPlace, trial_place
+from moorage.confine import landlock
+from moorage.confine.attacks import ATTACKS
+from moorage.confine.report import GAPS, not_enforced
 from moorage.confine.selftest import SelfTest, run_self_tests
+from moorage.errors import ExecutionError
 
 EPILOG = """\b
 Examples:
@@ -25,13 +30,18 @@ Examples:
 Exit code: 0 when a confined local workspace works on this machine, 1 when it does not.
 """
 
-MAIN_PATH_SECONDS = 60
+LIMITS = ProbeLimits()
+TEXT_COLUMNS = 100
 
 _COLOURS: dict[str, str] = {"ok": "green", "limited": "yellow", "missing": "red"}
+_OWNED_UP_TO = {attack.name: attack.gap for attack in ATTACKS if attack.gap}
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that doctor found out."""
+    """Everything that doctor found out.
+
+    ``not_enforced`` names what the confinement leaves open on this kernel, with a sentence each.
+    """
 
     version: str
     python: str
@@ -40,14 +50,14 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     main_path: Finding
     findings: list[Finding]
     self_tests: list[SelfTest]
+    not_enforced: dict[str, str]
 
 
 @click.command(epilog=EPILOG)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(*, as_json: bool) -> int:
     """Say what this machine can do, and the one command that mends what is missing."""
-    self_tests = run_self_tests()
-    report = anyio.run(examine, self_tests)
+    report = anyio.run(examine, attack())
     if as_json:
         print_json(report)
     else:
@@ -55,59 +65,75 @@ def command(*, as_json: bool) -> int:
     return exit_codes.OK if report.is_fine else exit_codes.FAILED
 
 
+def attack() -> list[SelfTest]:
+    """Let confined commands attack the confinement; attacks that cannot be tried prove nothing."""
+    try:
+        return run_self_tests()
+    except ExecutionError as error:
+        return [SelfTest(name="try the attacks", is_enforced=False, detail=str(error))]
+
+
 async def examine(self_tests: list[SelfTest]) -> Report:
     """Look at the machine and use its main path."""
-    findings = await Machine().look()
+    findings = await Machine(limits=LIMITS).look()
     main_path = await use_main_path()
+    gaps = not_enforced(landlock.abi())
     return Report(
         version=metadata.version("moorage"),
         python=platform.python_version(),
         platform=platform.platform(),
-        is_fine=main_path.state == "ok",
+        is_fine=main_path.state == "ok" and not breaches(self_tests),
         main_path=main_path,
         findings=findings,
         self_tests=self_tests,
+        not_enforced={gap: GAPS[gap] for gap in gaps},
     )
 
 
+def breaches(self_tests: list[SelfTest]) -> list[SelfTest]:
+    """Return the attacks that came through although the confinement promises to stop them."""
+    return [test for test in self_tests if not (test.is_enforced or test.name in _OWNED_UP_TO)]
+
+
 async def use_main_path() -> Finding:
-    """Open a confined local session in a temporary folder and run one command there."""
+    """Open a confined local session in a temporary place and run one command there."""
     started = anyio.current_time()
     state: State = "missing"
     fix = ""
     try:
-        with trial_place() as place, anyio.fail_after(MAIN_PATH_SECONDS):
-            detail = await _run_one_command(place)
-            taken = duration((anyio.current_time() - started) * 1000)
-            state, detail = "ok", f"{detail}, {taken}"
-    except moorage.ExecutionError as error:
+        with trial_place() as place, anyio.fail_after(LIMITS.main_path_seconds):
+            await _run_one_command(place)
+        taken = duration((anyio.current_time() - started) * 1000)
+        state, detail = "ok", f"a confined local session ran a command, {taken}"
+    except ExecutionError as error:
         detail, fix = error.message, error.hint
     except TimeoutError:
-        detail = f"no answer within {MAIN_PATH_SECONDS} s"
+        detail = f"no answer within {LIMITS.main_path_seconds:g} s"
     return Finding(name="main path", state=state, detail=detail, fix=fix, is_required=True)
 
 
-async def _run_one_command(place: TrialPlace) -> str:
+async def _run_one_command(place: TrialPlace) -> None:
     workspace, home, _ = place
     async with moorage.open_session("local", workspace=workspace, home=home) as session:
         ended = await session.run("echo it works > proof && cat proof")
     if ended.exit_code != 0 or ended.stdout != "it works\n":
         raise moorage.ToolFailed(f"a command ended with {ended.exit_code}: {ended.stderr}")
-    return "a confined local session runs a command"
 
 
 def show(report: Report) -> None:
     """Draw the report for a person."""
-    click.echo(f"Moorage {report.version}, Python {report.python}, {report.platform}\n")
-    click.echo(styled("This machine", bold=True))
+    click.echo(f"Moorage {report.version}, Python {report.python}, {report.platform}")
+    _heading("This machine")
     for finding in report.findings:
         _show_finding(finding)
-    click.echo(f"\n{styled('Attacks that a confined command tried just now', bold=True)}")
+    _heading("Attacks that confined commands tried just now")
     for test in report.self_tests:
-        word, colour = ("refused", "green") if test.is_enforced else ("possible", "yellow")
-        detail = "" if test.is_enforced else f"  {one_line(test.detail)}"
-        click.echo(f"  {styled(word.ljust(9), fg=colour)}{one_line(test.name)}{detail}")
-    click.echo(f"\n{styled('Main path', bold=True)}")
+        _show_self_test(test)
+    if report.not_enforced:
+        _heading("What the confinement leaves open here")
+        for gap, sentence in report.not_enforced.items():
+            _show_text(gap.replace("_", " ").ljust(17), sentence)
+    _heading("Main path")
     _show_finding(report.main_path)
     click.echo()
     if report.is_fine:
@@ -116,8 +142,32 @@ def show(report: Report) -> None:
         print_failure("a confined local workspace does not work here; see above what helps.")
 
 
+def _heading(text: str) -> None:
+    click.echo(f"\n{styled(text, bold=True)}")
+
+
 def _show_finding(finding: Finding) -> None:
     word = styled(finding.state.ljust(9), fg=_COLOURS[finding.state])
-    click.echo(f"  {word}{finding.name.ljust(12)}{one_line(finding.detail)}")
+    _show_text(f"{word}{finding.name.ljust(12)}", finding.detail, indent=21)
     if finding.fix and finding.state != "ok":
-        click.echo(f"           {styled('fix:', bold=True)}{' ' * 8}{one_line(finding.fix)}")
+        _show_text(f"{' ' * 9}{'fix'.ljust(12)}", finding.fix)
+
+
+def _show_self_test(test: SelfTest) -> None:
+    if test.is_enforced:
+        click.echo(f"  {styled('refused'.ljust(9), fg='green')}{one_line(test.name)}")
+        return
+    gap = _OWNED_UP_TO.get(test.name)
+    word = styled("open".ljust(9), fg="red" if gap is None else "yellow")
+    # The sentence of a gap stands below, once for all.
+    detail = test.detail if gap is None else test.detail.removesuffix(GAPS[gap])
+    _show_text(word, f"{test.name}: {detail}", indent=9)
+
+
+def _show_text(lead: str, text: str, *, indent: int = 0) -> None:
+    """Write a lead and a text that goes on below itself; ``indent`` is the lead's visible width."""
+    column = (indent or len(lead)) + 2
+    first, *more = wrap(one_line(text), TEXT_COLUMNS - column, break_on_hyphens=False) or [""]
+    click.echo(f"  {lead}{first}".rstrip())
+    for line in more:
+        click.echo(f"{' ' * column}{line}")

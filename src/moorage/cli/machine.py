@@ -25,9 +25,14 @@ LEAST_LANDLOCK_KERNEL = (6, 2)
 
 
 class ProbeLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """How long one program may take to say what it is."""
+    """How long a look at the machine may take.
+
+    ``answer_seconds`` is for one program that says what it is, ``main_path_seconds`` for a session
+    that runs one command.
+    """
 
     answer_seconds: float = 5.0
+    main_path_seconds: float = 60.0
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
