@@ -48,7 +48,7 @@ class Desk:
             hidden_folders=options.hidden_paths,
         )
         self.exports = Exports(self.place.state)
-        self.uploads = Uploads(self.root)
+        self.uploads = Uploads(self.root, self.place.temporary)
         self._binding = binding
         self._supervisor = supervisor
         self._redactor = Redactor(variables.secret_values(binding.environment))

@@ -26,6 +26,7 @@ from moorage.protocol.exports import (
     ExportReadReply,
     ExportReadRequest,
 )
+from moorage.worker.nameless import open_nameless
 
 
 class ExportLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -175,7 +176,7 @@ class Exports:
     def _copy(self, fd: int, before: os.stat_result, name: str) -> int:
         """Return the descriptor of a copy; runs in a thread."""
         try:
-            copy = _open_nameless(self._folder)
+            copy = open_nameless(self._folder)
             try:
                 copied = self._transfer(fd, copy, before.st_size + 1)
                 _check_unchanged(before, os.fstat(fd), copied, name)
@@ -226,23 +227,6 @@ def _check_unchanged(before: os.stat_result, after: os.stat_result, copied: int,
             f"{name} changed while it was copied; nothing was published.",
             hint="Wait until it is complete, then publish it again.",
         )
-
-
-def _open_nameless(folder: Path) -> int:
-    """Return a descriptor of a new private file that has no name."""
-    os.makedirs(folder, mode=0o700, exist_ok=True)
-    flags = os.O_RDWR | os.O_CLOEXEC
-    if hasattr(os, "O_TMPFILE"):
-        try:
-            return os.open(folder, flags | os.O_TMPFILE | os.O_EXCL, 0o600)
-        except OSError as error:
-            # Some file systems (and all but Linux) have no such file: make one and drop its name.
-            if error.errno not in (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL):
-                raise
-    path = folder / secrets.token_hex(16)
-    fd = os.open(path, flags | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-    os.unlink(path)
-    return fd
 
 
 def _read_whole(fd: int, length: int, offset: int) -> bytes:

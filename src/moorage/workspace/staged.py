@@ -76,8 +76,11 @@ class StagedFile:
         while view:
             view = view[os.write(self._fd, view) :]
 
-    def commit(self, *, create_only: bool = False) -> None:
+    def commit(self, *, create_only: bool = False, replace_any: bool = False) -> None:
         """Let the new content take the target's name.
+
+        ``replace_any`` replaces whatever has the name by now, for content that does not build on
+        what was there before.
 
         Raises:
             AlreadyThere: the name was taken meanwhile, and the file was to be created.
@@ -90,7 +93,9 @@ class StagedFile:
         if not self._temporary_name:
             self._name_content()
         self._close_content()
-        if create_only or self._target.status is None:
+        if replace_any:
+            self._rename()
+        elif create_only or self._target.status is None:
             self._claim()
         else:
             self._check_unchanged(self._target.status)
