@@ -12,11 +12,11 @@ from moorage.host import record
 from moorage.host.record import CallLog, CallRecord, hash_of, read_calls, record_of
 from moorage.protocol.tool_calls import ContentPart, ToolResult
 
-FACTS = {"call_id": "1", "actor": "s-1", "mode": "standard"}
+FACTS = {"name": "bash", "call_id": "1", "actor": "s-1", "mode": "standard"}
 
 
 def line(name: str = "bash", **facts: object) -> CallRecord:
-    return CallRecord(name=name, started_at=datetime.now(UTC), duration_ms=1, **FACTS, **facts)
+    return CallRecord(started_at=datetime.now(UTC), duration_ms=1, **FACTS | {"name": name} | facts)
 
 
 def test_calls_are_kept_in_order_and_private(tmp_path: Path) -> None:
@@ -60,19 +60,19 @@ async def test_what_was_written_is_synced_in_groups(
 
 def test_a_result_keeps_its_envelope_and_its_text_only_when_that_says_more() -> None:
     now, part = datetime.now(UTC), ContentPart(type="text", text="seen")
-    plain = record_of("bash", now, ToolResult(content=(part,)), **FACTS)
+    plain = record_of(now, ToolResult(content=(part,)), **FACTS)
     assert (plain.content, plain.structured_content) == ((part,), None)
-    full = record_of("bash", now, ToolResult(content=(part,), structured_content={"a": 1}), **FACTS)
+    full = record_of(now, ToolResult(content=(part,), structured_content={"a": 1}), **FACTS)
     assert (full.content, full.structured_content) == ((), {"a": 1})
     bad = ToolResult(content=(part,), structured_content={"a": 1}, is_error=True)
-    assert record_of("bash", now, bad, **FACTS).content == (part,)
+    assert record_of(now, bad, **FACTS).content == (part,)
 
 
 def test_an_error_keeps_its_code_its_sentence_and_the_result_so_far() -> None:
     now = datetime.now(UTC)
-    refused = record_of("bash", now, Refused("no.", hint="Ask."), **FACTS)
+    refused = record_of(now, Refused("no.", hint="Ask."), **FACTS)
     assert (refused.is_error, refused.error_code, refused.error) == (True, "refused", "no. Ask.")
-    died = record_of("bash", now, EnvironmentDied("gone.", result={"stdout": "x"}), **FACTS)
+    died = record_of(now, EnvironmentDied("gone.", result={"stdout": "x"}), **FACTS)
     assert died.structured_content == {"stdout": "x"}
 
 

@@ -73,7 +73,7 @@ class CallLog:
 
 
 def record_of(
-    name: str, started_at: datetime, outcome: ToolResult | ExecutionError, **facts: Any
+    started_at: datetime, outcome: ToolResult | ExecutionError, **facts: Any
 ) -> CallRecord:
     """Return the line for a call that returned a result or raised an error."""
     duration_ms = round((datetime.now(UTC) - started_at).total_seconds() * 1000, 3)
@@ -85,7 +85,7 @@ def record_of(
         has_envelope = outcome.structured_content is not None
         facts |= {"is_error": outcome.is_error, "structured_content": outcome.structured_content}
         facts["content"] = () if has_envelope and not outcome.is_error else outcome.content
-    return CallRecord(name=name, started_at=started_at, duration_ms=duration_ms, **facts)
+    return CallRecord(started_at=started_at, duration_ms=duration_ms, **facts)
 
 
 def hash_of(arguments: bytes) -> str:

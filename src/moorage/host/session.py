@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -55,6 +55,9 @@ TOOL_DEADLINE_SECONDS = 300.0
 
 COMMAND_DEADLINE_SECONDS = 3600.0 + 60.0
 """The longest timeout a command may ask for, and the time to end it."""
+
+
+_CANCELLED = ToolResult(structured_content={"outcome": "cancelled"}, is_error=True)
 
 
 class Session:
@@ -126,33 +129,18 @@ class Session:
             UnknownTool, InvalidArguments, Refused: nothing happened.
             OutcomeUnknown: the worker went away during the call.
         """
-        spec = WORKSPACE_TOOLS.get(tool_name)
-        started_at, encoded = datetime.now(UTC), msgspec.json.encode(dict(arguments or {}))
-        self._calls += 1
-        facts = {
-            "call_id": f"{started_at:%H%M%S}-{self._calls}",
-            "actor": actor or self.id,
-            "mode": self.mode.value,
-            "arguments_sha256": hash_of(encoded),
-            "purpose": str((arguments or {}).get("purpose", "")),
-        }
-        try:
-            if spec is None:
-                raise UnknownTool(
-                    f"{tool_name!r} is not a workspace tool.",
-                    hint=f"The tools are {', '.join(WORKSPACE_TOOLS)}.",
-                )
-            check_call(tool_name, spec.effect, mode=self.mode, highest=self._selection.mode)
-            call = ToolCall(name=tool_name, arguments=encoded.decode(), id=facts["call_id"])
-            result = await self._execute(call, facts["actor"], input)
-        except ExecutionError as error:
-            self._log.append(record_of(tool_name, started_at, error, **facts))
-            raise
-        except anyio.get_cancelled_exc_class():
-            cancelled = ToolResult(structured_content={"outcome": "cancelled"}, is_error=True)
-            self._log.append(record_of(tool_name, started_at, cancelled, **facts))
-            raise
-        self._log.append(record_of(tool_name, started_at, result, **facts))
+        encoded = msgspec.json.encode(dict(arguments or {}))
+        purpose = str((arguments or {}).get("purpose", ""))
+        call = ToolCall(name=tool_name, arguments=encoded.decode(), id=self._next_id())
+        who = actor or self.id
+        result = await self._recorded(
+            self._checked(call, who, input),
+            name=tool_name,
+            call_id=call.id,
+            actor=who,
+            arguments_sha256=hash_of(encoded),
+            purpose=purpose,
+        )
         self._publish(result)
         return result
 
@@ -254,8 +242,16 @@ class Session:
         Raises:
             ProtocolMismatch: the worker does not offer ``moorage.bytes.v1``.
         """
-        connection = await self._environment.connection()
-        return await byte_exchange.read_bytes(connection, path, self.id, self.mode)
+        data = b""
+
+        async def read() -> ToolResult:
+            nonlocal data
+            connection = await self._environment.connection()
+            data = await byte_exchange.read_bytes(connection, path, self.id, self.mode)
+            return _bytes_result("read_bytes", path, data)
+
+        await self._recorded(read(), name="read_bytes", call_id=self._next_id(), actor=self.id)
+        return data
 
     async def write_bytes(self, path: str, data: bytes) -> None:
         """Replace a file's bytes atomically, of any size.
@@ -263,8 +259,13 @@ class Session:
         Raises:
             ProtocolMismatch: the worker does not offer ``moorage.bytes.v1``.
         """
-        connection = await self._environment.connection()
-        await byte_exchange.write_bytes(connection, path, data, self.id, self.mode)
+
+        async def write() -> ToolResult:
+            connection = await self._environment.connection()
+            await byte_exchange.write_bytes(connection, path, data, self.id, self.mode)
+            return _bytes_result("write_bytes", path, data)
+
+        await self._recorded(write(), name="write_bytes", call_id=self._next_id(), actor=self.id)
 
     async def grant(
         self, *, mode: str | None = None, writable_roots: Sequence[str | os.PathLike[str]] = ()
@@ -290,6 +291,34 @@ class Session:
                 yield receiver
         finally:
             self._readers.discard(sender)
+
+    def _next_id(self) -> str:
+        self._calls += 1
+        return f"{self.id}-{self._calls}"
+
+    async def _recorded(self, work: Awaitable[ToolResult], **facts: Any) -> ToolResult:
+        """Wait for one call and put how it went into the record, whatever that is."""
+        started_at = datetime.now(UTC)
+        facts["mode"] = self.mode.value
+        outcome: ToolResult | ExecutionError = _CANCELLED
+        try:
+            outcome = await work
+        except ExecutionError as error:
+            outcome = error
+            raise
+        finally:
+            self._log.append(record_of(started_at, outcome, **facts))
+        return outcome
+
+    async def _checked(self, call: ToolCall, actor: str, stdin: bytes | None) -> ToolResult:
+        spec = WORKSPACE_TOOLS.get(call.name)
+        if spec is None:
+            raise UnknownTool(
+                f"{call.name!r} is not a workspace tool.",
+                hint=f"The tools are {', '.join(WORKSPACE_TOOLS)}.",
+            )
+        check_call(call.name, spec.effect, mode=self.mode, highest=self._selection.mode)
+        return await self._execute(call, actor, stdin)
 
     async def _execute(self, call: ToolCall, actor: str, stdin: bytes | None) -> ToolResult:
         connection = await self._environment.connection()
@@ -327,6 +356,10 @@ class Session:
                 reader.send_nowait(event)
             except anyio.WouldBlock:
                 continue
+
+
+def _bytes_result(action: str, path: str, data: bytes) -> ToolResult:
+    return ToolResult(structured_content={"action": action, "path": path, "size_bytes": len(data)})
 
 
 def _deadline_seconds(call: ToolCall) -> float:
