@@ -108,6 +108,11 @@ class Hand:
             text += chunk
         return text.decode().rstrip("\n")
 
+    async def until(self, is_true: Callable[[], bool]) -> None:
+        """Wait for something that gives no event, such as a file of a child."""
+        while not is_true():  # noqa: ASYNC110 - what is asked for gives no event
+            await anyio.sleep(0.001)
+
     async def await_end(self, pid: int) -> None:
         """Wait until no process has this pid any more, or it only awaits collection."""
         try:

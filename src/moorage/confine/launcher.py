@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from moorage.confine import hardening, landlock
 from moorage.confine.families import EVERYONE, Ending, Families, of_call
 from moorage.confine.messages import Kind, Message
-from moorage.confine.plan import rules
+from moorage.confine.plan import parse_mounts, rules
 from moorage.confine.tree import MARKER
 from moorage.errors import ExecutionError
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from moorage.confine.channel import Channel
-    from moorage.confine.plan import Plan
+    from moorage.confine.plan import Mount, Plan
 
 TICK_MS = 10
 """How often an ending family is looked at; the end of a direct child wakes the launcher anyway."""
@@ -77,7 +77,7 @@ def confine(plan: Plan, found_abi: int) -> Message:
         if not plan.mode.is_restricted:
             identities = tuple(landlock.identity(path) for path in plan.granted_paths)
         else:
-            grants = rules(plan, _names_in)
+            grants = rules(plan, _names_in, _mounts())
             hardening.drop_capabilities()
             hardening.forbid_new_privileges()
             identities = landlock.restrict(plan, grants, found_abi=found_abi)
@@ -88,6 +88,11 @@ def confine(plan: Plan, found_abi: int) -> Message:
         return _unavailable(f"The kernel refused to confine commands: {error}. Nothing ran.", "")
     numbers = [number for identity in identities for number in identity]
     return Message(Kind.READY, numbers=(os.getpid(), *numbers))
+
+
+def _mounts() -> tuple[Mount, ...]:
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+        return parse_mounts(file.read())
 
 
 def _names_in(path: str) -> list[str]:

@@ -56,7 +56,11 @@ WRITE_RIGHTS = (
 )
 DEVICE_RIGHTS = READ_FILE | WRITE_FILE | TRUNCATE | IOCTL_DEV
 
+DEVICE_FOLDER = "/dev"
+"""Closed but for the devices below: a disk or a terminal in it holds what hidden paths hide."""
+
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/tty")
+READABLE_DEVICES = ("/dev/random", "/dev/urandom")
 STANDARD_DEVICES = ("/dev/ptmx",)
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - the fixed place of POSIX shared memory, not a temporary file
 
@@ -146,18 +150,32 @@ def is_normal(path: str) -> bool:
     """Return whether the path is absolute and spelled in its one normal way."""
     if path == "/":
         return True
-    parts = path.split("/")
-    return parts[0] == "" and not {"", ".", ".."} & set(parts[1:]) and "\0" not in path
+    head, *parts = path.split("/")
+    return head == "" and parts != [] and not {"", ".", ".."} & set(parts) and "\0" not in path
 
 
-def rules(plan: Plan, list_names: Callable[[str], Iterable[str]]) -> tuple[Rule, ...]:
+class Mount(NamedTuple):
+    """Where a part of a file system can be seen: its device, its folder there, its place here."""
+
+    device: str
+    root: str
+    point: str
+
+
+def rules(
+    plan: Plan, list_names: Callable[[str], Iterable[str]], mounts: Iterable[Mount] = ()
+) -> tuple[Rule, ...]:
     """Return the grants of a restricted plan; ``list_names`` gives the names in a directory.
 
+    With the ``mounts`` of the machine, a hidden path is hidden wherever else it can be seen, too.
     Rights that an older ABI does not know are for the caller to mask.
 
     Raises:
         ConfigError: the plan cannot be enforced as it stands.
     """
+    mounts = tuple(mounts)
+    seen = {alias for path in plan.hidden_paths for alias in aliases(path, mounts)}
+    plan = plan._replace(hidden_paths=tuple(sorted({*plan.hidden_paths, *seen})))
     check(plan)
     grants: dict[str, int] = {}
     for path, rights in _grants(plan, list_names):
@@ -166,42 +184,47 @@ def rules(plan: Plan, list_names: Callable[[str], Iterable[str]]) -> tuple[Rule,
 
 
 def _grants(plan: Plan, list_names: Callable[[str], Iterable[str]]) -> Iterator[tuple[str, int]]:
-    yield from _reading(plan.hidden_paths, list_names)
+    yield from _reading({DEVICE_FOLDER, *plan.hidden_paths}, list_names)
     yield from ((path, READ_RIGHTS) for path in plan.readable_paths)
     yield from ((path, READ_RIGHTS | WRITE_RIGHTS) for path in plan.private_paths)
     yield from ((device, DEVICE_RIGHTS) for device in DEVICES)
+    yield from ((device, READ_FILE) for device in READABLE_DEVICES)
     match plan.mode:
         case PermissionMode.STANDARD:
-            yield from ((root, READ_RIGHTS | WRITE_RIGHTS) for root in plan.writable_roots)
+            yield from ((root, _writing(root)) for root in plan.writable_roots)
             yield from ((device, DEVICE_RIGHTS) for device in STANDARD_DEVICES)
             yield SHARED_MEMORY, READ_RIGHTS | WRITE_RIGHTS
         case PermissionMode.READ_ONLY:
             yield from ((root, READ_RIGHTS) for root in plan.writable_roots)
+            yield SHARED_MEMORY, READ_RIGHTS
         case PermissionMode.UNCONFINED:
             raise ConfigError("an unconfined plan has no rules.")
         case _:
             assert_never(plan.mode)
 
 
-def _reading(
-    hidden_paths: tuple[str, ...], list_names: Callable[[str], Iterable[str]]
-) -> Iterator[tuple[str, int]]:
-    """Grant reading of everything but the hidden paths.
+def _writing(root: str) -> int:
+    """Return the rights on a writable root; a root among devices may be controlled, too."""
+    rights = READ_RIGHTS | WRITE_RIGHTS
+    return rights | IOCTL_DEV if contains(DEVICE_FOLDER, root) else rights
 
-    A grant covers all that lies beneath, so what leads to a hidden path cannot be granted itself:
+
+def _reading(
+    closed: set[str], list_names: Callable[[str], Iterable[str]]
+) -> Iterator[tuple[str, int]]:
+    """Grant reading of everything but what is closed.
+
+    A grant covers all that lies beneath, so what leads to a closed path cannot be granted itself:
     its other entries are, one by one, at each level. Listing stays allowed everywhere.
     """
-    if not hidden_paths:
-        yield "/", READ_RIGHTS
-        return
     yield "/", READ_DIR
-    levels = {level for hidden in hidden_paths for level in _levels_above(hidden)}
+    levels = {level for path in closed for level in _levels_above(path)}
     for level in sorted(levels):
-        if any(contains(hidden, level) for hidden in hidden_paths):
+        if any(contains(path, level) for path in closed):
             continue
         for name in sorted(list_names(level)):
             entry = f"{level.rstrip('/')}/{name}"
-            if entry not in levels and entry not in hidden_paths:
+            if entry not in levels and entry not in closed:
                 yield entry, READ_FILE | EXECUTE
 
 
@@ -212,3 +235,34 @@ def _levels_above(path: str) -> Iterator[str]:
     while end != -1:
         yield path[:end]
         end = path.find("/", end + 1)
+
+
+def aliases(path: str, mounts: Iterable[Mount]) -> Iterator[str]:
+    """Yield every other path under which the same thing can be seen, through another mount."""
+    mounts = tuple(mounts)
+    covering = [mount for mount in mounts if contains(mount.point, path)]
+    if not covering:
+        return
+    # Of mounts on one point, the last covers the others.
+    own = max(reversed(covering), key=lambda mount: len(mount.point))
+    inner = _join(own.root, path[len(own.point.rstrip("/")) :])
+    for mount in mounts:
+        if mount is not own and mount.device == own.device and contains(mount.root, inner):
+            yield _join(mount.point, inner[len(mount.root.rstrip("/")) :])
+
+
+def parse_mounts(text: str) -> tuple[Mount, ...]:
+    """Return the mounts that ``/proc/self/mountinfo`` lists."""
+    fields = [line.split(" ") for line in text.splitlines()]
+    return tuple(Mount(line[2], _unescape(line[3]), _unescape(line[4])) for line in fields)
+
+
+def _join(folder: str, rest: str) -> str:
+    return f"{folder.rstrip('/')}{rest}" or "/"
+
+
+def _unescape(path: str) -> str:
+    """Undo the octal escapes of blank, tab, newline and backslash."""
+    for code, character in (("040", " "), ("011", "\t"), ("012", "\n"), ("134", "\\")):
+        path = path.replace("\\" + code, character)
+    return path

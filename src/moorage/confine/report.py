@@ -1,0 +1,54 @@
+"""What confinement enforces and what it does not, for a kernel: the honest list.
+
+Pure. ``not_enforced`` goes into every result of a confined command; ``doctor`` shows the sentences.
+"""
+
+from __future__ import annotations
+
+from moorage.confine.plan import MINIMUM_ABI
+
+GAPS: dict[str, str] = {
+    "path_sockets": "A Unix socket that has a path outside can be connected to; Landlock cannot "
+    "close it. The variables that name such sockets are removed.",
+    "file_attributes": "Mode, owner, times and extended attributes of files outside can be changed "
+    "by whoever owns them, and by root; their content cannot.",
+    "file_names": "Names, sizes and times of hidden files can be seen; their content cannot.",
+    "process_list": "The list of processes and their arguments can be seen; their memory, "
+    "descriptors and variables cannot.",
+    "same_plan": "Commands of one plan can signal and inspect each other, though not their "
+    "launcher.",
+    "network": "The network is open.",
+    "resources": "Memory, processor time and the number of processes are not limited.",
+    "system_v_ipc": "System V shared memory, message queues and the kernel's keyrings are open.",
+    "device_ioctl": "Control calls on devices that can be opened are not closed (Landlock ABI 5).",
+    "signals": "Processes outside can be signalled (Landlock ABI 6).",
+    "abstract_sockets": "Unix sockets outside without a path can be connected to (Landlock ABI 6).",
+}
+"""Every gap by its stable word, with the sentence for a person."""
+
+_ALWAYS = (
+    "path_sockets",
+    "file_attributes",
+    "file_names",
+    "process_list",
+    "same_plan",
+    "network",
+    "resources",
+    "system_v_ipc",
+)
+_CLOSED_FROM = {"device_ioctl": 5, "signals": 6, "abstract_sockets": 6}
+
+
+def not_enforced(abi: int, platform: str = "linux") -> tuple[str, ...]:
+    """Return the gaps of a confined command, as words of ``GAPS``.
+
+    Empty where restricted modes refuse altogether: nothing runs that could use a gap.
+    """
+    if platform != "linux" or abi < MINIMUM_ABI:
+        return ()
+    return (*_ALWAYS, *(gap for gap, closed_from in _CLOSED_FROM.items() if abi < closed_from))
+
+
+def sentences(gaps: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the sentences of gaps, for a person."""
+    return tuple(GAPS[gap] for gap in gaps)
