@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from moorage.workspace.private_keys import HEADER, REST_OF_KEY, WINDOW_BYTES, judge_key
-from moorage.workspace.secret_kinds import Span, find_spans, may_hold_secret, merged
+from moorage.workspace.secrets.kinds import Span, find_spans, may_hold_secret, merged
+from moorage.workspace.secrets.private_keys import HEADER, REST_OF_KEY, WINDOW_BYTES, judge_key
 
 MASK = b"[REDACTED]"
 """What stands in the place of a secret."""

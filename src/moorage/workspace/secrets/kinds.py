@@ -13,13 +13,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from moorage.workspace.assignments import (
+from moorage.workspace.secrets.assignments import (
     Assignment,
     is_ordinary_text,
     is_word_after_scheme,
     reads_as_code,
 )
-from moorage.workspace.byte_search import holds
+from moorage.workspace.secrets.byte_search import holds
 
 
 class Span(NamedTuple):

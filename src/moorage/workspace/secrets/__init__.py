@@ -1,0 +1,1 @@
+"""Where secrets stand in bytes, decided on the bytes alone."""
