@@ -47,6 +47,9 @@ class WorkerLimits(msgspec.Struct, frozen=True, kw_only=True):
     last_send_seconds: float = 5.0
     """After the end of input: for replies to a host that may no longer read them."""
 
+    max_unsent_frames: int = 1024
+    """Refusals that wait for a host to read; beyond it the connection ends."""
+
     max_idle_tasks: int = 8
     """Tasks kept for the next requests."""
 
@@ -116,6 +119,7 @@ class _WorkerConnection:
         self._is_draining = False
         self._output = anyio.Lock(fast_acquire=True)
         self._is_output_broken = False
+        self._unsent_count = 0
         self._reading = anyio.CancelScope()
 
     async def run(self) -> None:
@@ -157,7 +161,8 @@ class _WorkerConnection:
                             logger.error("the connection ends: %s", failure)
                         return
                     case FrameReady(frame):
-                        await self._send(frame)
+                        # Never awaited here: a reader that waits to write sees no end of input.
+                        self._handlers.start_soon(self._send_aside, frame)
                     case _:
                         self._take(event)
 
@@ -250,6 +255,16 @@ class _WorkerConnection:
         # A request may be cancelled at any time; half a frame would cost the whole connection.
         with anyio.CancelScope(shield=True):
             await self._send(frame)
+
+    async def _send_aside(self, frame: bytes) -> None:
+        """Send an answer that no handler stands behind: a refusal, or a repeated reply."""
+        self._unsent_count += 1
+        if self._unsent_count > self._limits.max_unsent_frames:
+            logger.error("the connection ends: the host asks without reading the answers")
+            self._reading.cancel()
+        else:
+            await self._send(frame)
+        self._unsent_count -= 1
 
     async def _send(self, frame: bytes) -> None:
         async with self._output:
