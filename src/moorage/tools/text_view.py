@@ -6,6 +6,9 @@ others carry only the bar. That places every line and costs few tokens.
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from itertools import accumulate
+
 import msgspec
 
 _BOM = "\N{ZERO WIDTH NO-BREAK SPACE}"
@@ -48,12 +51,8 @@ def numbered_view(text: str, start_line: int, budget_bytes: int) -> View:
 
 
 def _count_fitting(numbered: list[str], budget_bytes: int) -> int:
-    room = budget_bytes + 1  # the last line needs no line end
-    for count, line in enumerate(numbered):
-        room -= _size(line) + 1
-        if room < 0:
-            return count
-    return len(numbered)
+    ends = list(accumulate(_size(line) + 1 for line in numbered))
+    return bisect_right(ends, budget_bytes + 1)  # the last line needs no line end
 
 
 def _size(text: str) -> int:
