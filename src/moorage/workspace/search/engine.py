@@ -1,0 +1,314 @@
+"""Runs a search: with ripgrep, confined as any command is, or with our own engine in a thread.
+
+A search has two steps. Every file's matches are counted, which gives the totals and says which
+files are on the page; then the lines of those few files are read. So the work does not grow with
+the text that matches, and neither does memory.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Protocol
+
+import anyio
+import msgspec
+from anyio import to_thread
+
+from moorage.errors import WorkerFailure
+from moorage.process.reading import read_program
+from moorage.process.spec import ProgramSpec
+from moorage.workspace.search.hits import Collector, Record, SearchLimits, Sheet
+from moorage.workspace.search.pattern import PatternError
+from moorage.workspace.search.ripgrep import (
+    CountStream,
+    JsonStream,
+    PathStream,
+    count_argv,
+    files_argv,
+    lines_argv,
+    select,
+)
+from moorage.workspace.search.selection import Accepts, Include, Query, SearchPlace
+from moorage.workspace.search.snapshot import file_state
+
+if TYPE_CHECKING:
+    from moorage.confine.plan import Plan
+    from moorage.process.reading import ProgramEnd, Take
+    from moorage.process.supervisor import Supervisor
+
+# Files whose states are looked up at once; each time costs a change of thread.
+_BATCH_FILES = 1000
+# ripgrep's exit code when something could not be read, or the pattern is bad.
+_HAD_ERRORS = 2
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """One page of what was found, and the totals of all of it.
+
+    ``is_binary`` says that the place is one binary file, whose lines are not shown.
+    """
+
+    records: tuple[Record, ...]
+    total_records: int
+    total_files: int
+    total_matches: int
+    token: str
+    is_binary: bool = False
+    has_unreadable: bool = False
+
+
+class Search(Protocol):
+    """One way to search: count, then read."""
+
+    async def count(self, place: SearchPlace, query: Query, collector: Collector) -> bool:
+        """Count the matches of every file; return whether something could not be read."""
+
+    async def read(self, place: SearchPlace, query: Query, sheets: Mapping[bytes, Sheet]) -> None:
+        """Read the lines of the files of a page."""
+
+    async def list_files(self, place: SearchPlace, collector: Collector) -> bool:
+        """Count the files themselves; return whether something could not be read."""
+
+
+class Page(msgspec.Struct, frozen=True):
+    """Which records are wanted, and what makes this question differ from others."""
+
+    offset: int
+    length: int
+    question: tuple[str, ...] = ()
+
+
+async def search(
+    way: Search, place: SearchPlace, query: Query, page: Page, limits: SearchLimits
+) -> Answer:
+    """Return a page of records.
+
+    Raises:
+        PatternError: the pattern cannot be searched for; the message says why.
+        TooDeep: the page lies too deep in the answer.
+        TimeoutError: the search took longer than its limit.
+        OSError: the place cannot be read.
+    """
+    with anyio.fail_after(limits.timeout_seconds):
+        for attempt in range(limits.attempts):
+            accepts = None if place.is_file else query.include.accepts
+            collector = _collector(page, limits, accepts, counts_files=query.counts_files)
+            has_unreadable = await way.count(place, query, collector)
+            parts = collector.page(page.offset, page.length)
+            sheets = {part.path: Sheet(part, limits) for part in parts}
+            if query.counts_files or not sheets:
+                records = [Record(part.path, part.matches) for part in parts]
+                return _answer(collector, records, has_unreadable=has_unreadable)
+            await way.read(place, query, sheets)
+            is_whole = all(
+                min(sheet.matches, sheet.wanted) == min(sheet.part.matches, sheet.wanted)
+                for sheet in sheets.values()
+            )
+            if is_whole or attempt + 1 == limits.attempts:
+                break
+    if place.is_file and any(sheet.is_binary for sheet in sheets.values()):
+        return _answer(collector, (), is_binary=True)
+    records = [
+        record
+        for sheet in sheets.values()
+        for record in sheet.records(before=query.before, after=query.after)
+    ]
+    return _answer(collector, records, has_unreadable=has_unreadable)
+
+
+async def find_files(
+    way: Search, place: SearchPlace, accepts: Accepts, page: Page, limits: SearchLimits
+) -> Answer:
+    """Return a page of the files of a folder that ``accepts`` says yes to.
+
+    Raises:
+        TooDeep: the page lies too deep in the answer.
+        TimeoutError: the search took longer than its limit.
+        OSError: the place cannot be read.
+    """
+    collector = _collector(page, limits, accepts, counts_files=True)
+    with anyio.fail_after(limits.timeout_seconds):
+        has_unreadable = await way.list_files(place, collector)
+    parts = collector.page(page.offset, page.length)
+    records = [Record(part.path, part.matches) for part in parts]
+    return _answer(collector, records, has_unreadable=has_unreadable)
+
+
+class RipgrepSearch:
+    """Searches with ripgrep under a confinement plan."""
+
+    def __init__(self, program: str, supervisor: Supervisor, plan: Plan) -> None:
+        """Keep the program and how it is started."""
+        self._program = program
+        self._supervisor = supervisor
+        self._plan = plan
+
+    async def count(self, place: SearchPlace, query: Query, collector: Collector) -> bool:
+        """Count the matches of every file; return whether something could not be read.
+
+        Raises:
+            PatternError: the pattern cannot be searched for.
+        """
+        stream = CountStream()
+        waiting: list[tuple[bytes, int]] = []
+        has_output = False
+
+        async def take(chunk: bytes) -> None:
+            nonlocal has_output
+            has_output = True
+            waiting.extend(stream.feed(chunk))
+            if len(waiting) >= _BATCH_FILES:
+                await to_thread.run_sync(_weigh, waiting, place, query, collector)
+                waiting.clear()
+
+        argv = count_argv(
+            self._program,
+            query.pattern,
+            flags=_case_flags(query),
+            selection=None if place.is_file else _selection(place, query.include),
+        )
+        end = await self._run(argv, place, take)
+        if end.complaint and not has_output:
+            raise PatternError(_reason(end.complaint))
+        if waiting:
+            await to_thread.run_sync(_weigh, waiting, place, query, collector)
+        return end.status.exit_code == _HAD_ERRORS
+
+    async def read(self, place: SearchPlace, query: Query, sheets: Mapping[bytes, Sheet]) -> None:
+        """Read the lines of the files of a page."""
+        flags = [
+            *_case_flags(query),
+            # For so few files, threads cost more to start than they save.
+            "--threads=1",
+            f"--before-context={query.before}",
+            f"--after-context={query.after}",
+            # One more, so that the lines after the last wanted one are printed in any case.
+            f"--max-count={max(sheet.wanted for sheet in sheets.values()) + 1}",
+        ]
+        paths = [] if place.is_file else [os.fsdecode(path) for path in sheets]
+        known = {b"<stdin>": sheets[place.name]} if place.is_file else sheets
+        stream = JsonStream(known)
+
+        async def take(chunk: bytes) -> None:
+            stream.feed(chunk)
+
+        await self._run(lines_argv(self._program, query.pattern, paths, flags=flags), place, take)
+
+    async def list_files(self, place: SearchPlace, collector: Collector) -> bool:
+        """Count the files themselves; return whether something could not be read."""
+        stream = PathStream()
+
+        async def take(chunk: bytes) -> None:
+            for path in stream.feed(chunk):
+                if collector.accepts(path):
+                    collector.add(path, 1)
+
+        argv = files_argv(self._program, selection=_selection(place, Include()))
+        end = await self._run(argv, place, take)
+        return end.status.exit_code == _HAD_ERRORS
+
+    async def _run(self, argv: tuple[str, ...], place: SearchPlace, take: Take) -> ProgramEnd:
+        if place.is_file:
+            os.lseek(place.fd, 0, os.SEEK_SET)
+        spec = ProgramSpec(
+            argv=argv,
+            plan=self._plan,
+            cwd=place.absolute,
+            cwd_fd=None if place.is_file else place.fd,
+            stdin_fd=place.fd if place.is_file else None,
+            label="ripgrep",
+        )
+        end = await read_program(self._supervisor, spec, take)
+        if end.status.exit_code is None:
+            raise WorkerFailure(f"ripgrep was ended by signal {end.status.signal}.")
+        return end
+
+
+def way_to_search(program: str | None, supervisor: Supervisor, plan: Plan) -> Search:
+    """Return the search with ripgrep, or our own where there is none."""
+    if program is not None:
+        return RipgrepSearch(program, supervisor, plan)
+    # Its modules are needed only where ripgrep is missing; elsewhere they would cost a start.
+    from moorage.workspace.search.own import OwnSearch  # noqa: PLC0415
+
+    return OwnSearch()
+
+
+@lru_cache(maxsize=16)
+def find_program(name: str, search_path: str) -> str | None:
+    """Return the absolute path of a program on PATH, looked for once."""
+    for folder in search_path.split(os.pathsep):
+        candidate = f"{folder}/{name}"
+        # A relative folder on PATH would make the answer depend on where one stands.
+        if folder.startswith("/") and os.path.isfile(candidate) and os.access(candidate, os.X_OK):
+            return candidate
+    return None
+
+
+def _weigh(
+    counts: Sequence[tuple[bytes, int]], place: SearchPlace, query: Query, collector: Collector
+) -> None:
+    """Collect counted files together with their states; runs in a thread, for the disk's sake."""
+    if place.is_file:
+        for _, matches in counts:
+            collector.add(place.name, matches, file_state(os.fstat(place.fd)))
+        return
+    accepts = None if query.include.is_told else query.include.accepts
+    for path, matches in counts:
+        if accepts is not None and not accepts(path):
+            continue
+        try:
+            state = file_state(os.stat(path, dir_fd=place.fd, follow_symlinks=False))
+        except OSError:
+            state = b"gone"
+        collector.add(path, matches, state)
+
+
+def _selection(place: SearchPlace, include: Include) -> tuple[str, ...]:
+    return select(excluded=place.excluded, name_glob=include.name_glob)
+
+
+def _case_flags(query: Query) -> list[str]:
+    return ["--ignore-case"] if query.ignore_case else []
+
+
+def _collector(
+    page: Page,
+    limits: SearchLimits,
+    accepts: Callable[[bytes], bool] | None,
+    *,
+    counts_files: bool,
+) -> Collector:
+    return Collector(
+        need=page.offset + page.length,
+        max_kept_bytes=limits.max_kept_bytes,
+        question=page.question,
+        accepts=accepts,
+        counts_files=counts_files,
+    )
+
+
+def _answer(
+    collector: Collector,
+    records: Sequence[Record],
+    *,
+    is_binary: bool = False,
+    has_unreadable: bool = False,
+) -> Answer:
+    return Answer(
+        records=tuple(records),
+        total_records=collector.total_records,
+        total_files=collector.total_files,
+        total_matches=collector.total_matches,
+        token=collector.token(),
+        is_binary=is_binary,
+        has_unreadable=has_unreadable,
+    )
+
+
+def _reason(complaint: bytes) -> str:
+    """Return what ripgrep says of a pattern, without advice about flags that nobody can pass."""
+    text = complaint.decode("utf-8", "replace").removeprefix("rg: ")
+    return text.partition("\n\nConsider ")[0].strip()
