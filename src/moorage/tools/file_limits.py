@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
+from moorage.process.output import BYTES_PER_TOKEN
+
 KIB = 1024
 MIB = 1024 * KIB
-
-BYTES_PER_TOKEN = 4
-"""A token, as a unit of text, is four UTF-8 bytes."""
 
 
 class FileLimits(msgspec.Struct, frozen=True, kw_only=True):
