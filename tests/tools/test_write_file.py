@@ -423,6 +423,14 @@ async def test_long_content_is_written_beside_the_event_loop(desk) -> None:
     assert (desk.path / "a.txt").read_text() == new
 
 
+async def test_more_than_a_call_may_carry_names_the_other_ways(desk) -> None:
+    assert not (await desk.call("write_file", path="a.txt", content="x" * 1_048_576)).is_error
+    result = await desk.call("write_file", path="b.txt", content="x" * 1_048_577)
+    assert error_kind(result) == "too_large"
+    assert "write_bytes" in result.text
+    assert desk.names() == ["a.txt"]
+
+
 async def test_a_file_that_appears_meanwhile_is_not_overwritten(
     desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,7 +14,8 @@ class FileLimits(msgspec.Struct, frozen=True, kw_only=True):
     """The bounds of ``read_file``, ``write_file`` and ``edit_file``; tests shrink them.
 
     Work on at most ``inline_bytes`` is done in the event loop: it takes less time there than a
-    change of thread. ``edit_bytes`` is what an edit holds in memory.
+    change of thread. ``text_bytes`` is what a call may carry, ``edit_bytes`` what an edit holds in
+    memory.
     """
 
     inline_bytes: int = MIB
@@ -22,6 +23,7 @@ class FileLimits(msgspec.Struct, frozen=True, kw_only=True):
     view_tokens: int = 8192
     structured_text_bytes: int = 960 * KIB
     small_file_bytes: int = 32 * KIB
+    text_bytes: int = MIB
     edit_bytes: int = 64 * MIB
     scanned_names: int = 2000
     suggested_names: int = 3

@@ -61,6 +61,8 @@ class WriteFile:
             InvalidArguments: the path can be no path.
         """
         path, turns = arguments.path, context.root.turns
+        if len(arguments.content) > self._limits.text_bytes:
+            return self._too_long(path, len(arguments.content))
         try:
             location = context.root.resolve(path, context.mode, to_write=True)
             await turns.wait(location.absolute)
@@ -129,6 +131,14 @@ class WriteFile:
             return _Old(seen.digest, None, seen.total_lines)
         finally:
             os.close(fd)
+
+    def _too_long(self, path: str, size: int) -> ToolResult:
+        return failure(
+            "too_large",
+            f"The content for {path} has {size} characters; at most {self._limits.text_bytes} are "
+            "written at once. Let a command make the file; a program has write_bytes.",
+            path=path,
+        )
 
     def _too_broad(self, path: str, size: int) -> ToolResult:
         most = self._limits.small_file_bytes
