@@ -37,6 +37,17 @@ class FollowLimits(msgspec.Struct, frozen=True, kw_only=True):
     smallest_slice_bytes: int = 2 * 1024
 
 
+def take_waiting(reader: PipeReader, capture: StreamCapture, limits: FollowLimits) -> None:
+    """Take what lies in the pipe of a program that has ended; never waits, never goes on."""
+    taken = 0
+    with suppress(BlockingIOError):
+        while not reader.is_at_end and taken < limits.read_bytes:
+            data = os.read(reader.fd, limits.read_bytes)
+            reader.is_at_end = not data
+            taken += len(data)
+            capture.feed(data)
+
+
 class Follower:
     """Reads one pipe into one capture."""
 
@@ -56,27 +67,6 @@ class Follower:
         self._is_stopped = False
         self._waiting = anyio.CancelScope()
         self.ended = anyio.Event()
-
-    @property
-    def is_at_end(self) -> bool:
-        """Return whether everybody who could write to the pipe has closed it."""
-        return self._reader.is_at_end
-
-    def waiting_bytes(self) -> int:
-        """Return how many bytes lie in the pipe."""
-        if self._reader.fd < 0:
-            return 0
-        answer = fcntl.ioctl(self._reader.fd, termios.FIONREAD, b"\0\0\0\0")
-        return int(struct.unpack("i", answer)[0])
-
-    def take_waiting(self) -> None:
-        """Take what lies in the pipe of a program that has ended; never waits, never goes on."""
-        with suppress(BlockingIOError):
-            while not self._reader.is_at_end and self.received_bytes < self._limits.read_bytes:
-                data = os.read(self._reader.fd, self._limits.read_bytes)
-                self._reader.is_at_end = not data
-                self.received_bytes += len(data)
-                self._capture.feed(data)
 
     async def run(self) -> None:
         """Follow until the end of the pipe, or until ``stop``."""
@@ -99,7 +89,7 @@ class Follower:
 
     async def catch_up(self) -> None:
         """Wait until everything that lies in the pipe now has been read."""
-        self._owed_bytes = self.received_bytes + self.waiting_bytes()
+        self._owed_bytes = self.received_bytes + _waiting_bytes(self._reader)
         if self.received_bytes < self._owed_bytes and not self.ended.is_set():
             self._caught_up = anyio.Event()
             await self._caught_up.wait()
@@ -131,3 +121,9 @@ class Follower:
             if now - self._turn_began > self._limits.turn_seconds:
                 await cancel_shielded_checkpoint()
                 self._turn_began = time.perf_counter()
+
+
+def _waiting_bytes(reader: PipeReader) -> int:
+    """Return how many bytes lie in a pipe."""
+    answer = fcntl.ioctl(reader.fd, termios.FIONREAD, b"\0\0\0\0")
+    return int(struct.unpack("i", answer)[0])

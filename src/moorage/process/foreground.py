@@ -16,7 +16,7 @@ import msgspec
 
 from moorage.errors import EnvironmentDied, ShutdownIncomplete
 from moorage.process.capture import CaptureLimits, Masker, StreamCapture
-from moorage.process.following import Follower, FollowLimits
+from moorage.process.following import Follower, FollowLimits, take_waiting
 from moorage.process.full_log import FullLog, LogLimits, SavedLog
 
 if TYPE_CHECKING:
@@ -138,16 +138,11 @@ class _Run:
 
     async def watch(self, child: Child, timeout_seconds: float) -> None:
         """Wait for the child, then for its output; end its tree when it may not go on."""
-        follow = self._limits.follow
-        followers = (
-            Follower(child.stdout, self._stdout, follow),
-            Follower(child.stderr, self._stderr, follow),
-        )
         deadline = anyio.current_time() + timeout_seconds
         try:
-            await self._settle(child, followers, min(self._limits.settle_seconds, timeout_seconds))
-            if self._status is None or not all(follower.is_at_end for follower in followers):
-                await self._follow(child, followers, deadline)
+            await self._settle(child, min(self._limits.settle_seconds, timeout_seconds))
+            if not (self._status and child.stdout.is_at_end and child.stderr.is_at_end):
+                await self._follow(child, deadline)
             if self._status is not None:
                 self._left_running = await child.count_left()
         except BaseException:
@@ -180,19 +175,20 @@ class _Run:
             await result.save_log()
         return result
 
-    async def _settle(
-        self, child: Child, followers: tuple[Follower, Follower], seconds: float
-    ) -> None:
+    async def _settle(self, child: Child, seconds: float) -> None:
         """Let a short command end, and take its output, which fits into the pipes."""
         with anyio.move_on_after(seconds):
             await self._await_end(child)
         if self._status is not None:
-            for follower in followers:
-                follower.take_waiting()
+            take_waiting(child.stdout, self._stdout, self._limits.follow)
+            take_waiting(child.stderr, self._stderr, self._limits.follow)
 
-    async def _follow(
-        self, child: Child, followers: tuple[Follower, Follower], deadline: float
-    ) -> None:
+    async def _follow(self, child: Child, deadline: float) -> None:
+        """Follow the output for as long as the child runs, and a little longer."""
+        followers = (
+            Follower(child.stdout, self._stdout, self._limits.follow),
+            Follower(child.stderr, self._stderr, self._limits.follow),
+        )
         async with anyio.create_task_group() as tasks:
             for follower in followers:
                 tasks.start_soon(follower.run)

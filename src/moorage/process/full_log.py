@@ -11,6 +11,7 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from hashlib import sha256
+from typing import Any
 
 import msgspec
 from anyio.lowlevel import checkpoint
@@ -57,7 +58,7 @@ class FullLog:
         self._name = name
         self._header = header
         self._limits = limits
-        self._hash = sha256()
+        self._hash: Any = None
         self._path = ""
         self._fd = self._spool = -1
         self._size = self._stdout_start = 0
@@ -153,6 +154,7 @@ class FullLog:
         if self._fd >= 0:
             return
         os.makedirs(self._folder, mode=0o700, exist_ok=True)
+        self._hash = sha256()
         self._fd, self._path = _new_file(self._folder, self._name())
         self._append(self._header() + b"--- stdout ---\n")
         self._stdout_start = self._size

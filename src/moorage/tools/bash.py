@@ -78,8 +78,8 @@ class Bash:
         classification = classify(arguments.command)
         if context.mode is PermissionMode.READ_ONLY and not classification.read_only:
             raise Refused(
-                "the permission mode is read_only, and this command is not known to only read: "
-                f"it {classification.reason}. Nothing ran.",
+                "the permission mode is read_only, and only commands that are known to read may "
+                f"run: {classification.reason}. Nothing ran.",
                 reason="boundary_denied",
                 hint="The user can change the session's mode.",
             )

@@ -71,15 +71,15 @@ _DESTROYS = _names(
 def classify(command: str) -> Classification:
     """Return what a command may do."""
     if recognise(command) is not None:
-        return Classification(risk="medium", reason="runs the project's own checks")
+        return Classification(risk="medium", reason="it runs the project's own checks")
     destroyer = _destroyer(command)
     if destroyer:
         return Classification(risk="high", reason=f"{destroyer} may destroy", destructive=True)
     if _METACHARACTERS.search(command) is not None:
-        return Classification(risk="high", reason="has shell metacharacters")
+        return Classification(risk="high", reason="the command has shell metacharacters")
     words = _words(command)
     if not words or _ASSIGNMENT.match(words[0]):
-        return Classification(risk="high", reason="is no plain command")
+        return Classification(risk="high", reason="it is no plain command")
     return _judge(words[0], words[1:])
 
 
