@@ -2,32 +2,42 @@
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 
-_FOLDERS = r"\.git|\.hg|\.svn|\.moorage(?:-state|-home)?"
-_FILES = (
-    r"[._]netrc|\.npmrc|\.pypirc|\.pgpass|\.envrc"
-    # Variants such as .env.local hold secrets; the templates that people commit do not.
-    r"|\.env(?!\.(?:example|sample|template|dist)$)(?:[._-][^/]*)?"
-    r"|id_(?:rsa|dsa|ecdsa|ed25519)(?:_sk)?"
-    r"|[^/]*\.(?:key|ppk|p12|pfx|jks)"
-    r"|[^/]*(?:key|priv)[^/]*\.pem"
+_NAMES = frozenset(
+    {
+        *(".git", ".hg", ".svn", ".moorage", ".moorage-state", ".moorage-home"),
+        *(".env", ".envrc", ".netrc", "_netrc", ".npmrc", ".pypirc", ".pgpass"),
+        *("id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "id_ecdsa_sk", "id_ed25519_sk"),
+    }
 )
-_ALWAYS = re.compile(rf"(?:^|/)(?:{_FOLDERS}|{_FILES})(?:/|$)", re.IGNORECASE)
-_TELLING = re.compile(r"credential|secret|private[_-]?key", re.IGNORECASE)
+_VARIANTS = (".env.", ".env-", ".env_")
+# Variants such as .env.local hold secrets; the templates that people commit do not.
+_TEMPLATES = frozenset({".env.example", ".env.sample", ".env.template", ".env.dist"})
+_KEY_ENDINGS = (".key", ".ppk", ".p12", ".pfx", ".jks")
+_TELLING = ("credential", "secret", "private_key", "private-key", "privatekey")
 # Source code about secrets is not a secret: the last component's ending decides.
-_SOURCE = re.compile(
-    r"\.(?:py|pyi|go|rs|js|jsx|mjs|cjs|ts|tsx|mts|cts|c|h|cc|cpp|cxx|hpp|java|kt|kts|scala|rb|php"
-    r"|cs|fs|swift|m|mm|sh|bash|zsh|pl|pm|lua|r|jl|ex|exs|erl|hs|ml|mli|clj|dart|vue|svelte|sql"
-    r"|proto)$",
-    re.IGNORECASE,
+_SOURCE_ENDINGS = tuple(
+    f".{ending}"
+    for ending in (
+        "py pyi go rs js jsx mjs cjs ts tsx mts cts c h cc cpp cxx hpp java kt kts scala rb php cs "
+        "fs swift m mm sh bash zsh pl pm lua r jl ex exs erl hs ml mli clj dart vue svelte sql proto"
+    ).split()
 )
 
 
 @lru_cache(maxsize=4096)
 def is_protected_name(path: str) -> bool:
     """Return whether a component of ``path`` (relative to its root) is a protected name."""
-    if _ALWAYS.search(path) is not None:
+    path = path.lower()
+    if any(map(_is_protected_component, path.split("/"))):
         return True
-    return _TELLING.search(path) is not None and _SOURCE.search(path) is None
+    return any(word in path for word in _TELLING) and not path.endswith(_SOURCE_ENDINGS)
+
+
+def _is_protected_component(name: str) -> bool:
+    if name in _NAMES or name.endswith(_KEY_ENDINGS):
+        return True
+    if name.startswith(_VARIANTS):
+        return name not in _TEMPLATES
+    return name.endswith(".pem") and ("key" in name or "priv" in name)
