@@ -20,19 +20,30 @@ _TELLING = ("credential", "secret", "private_key", "private-key", "privatekey")
 _SOURCE_ENDINGS = tuple(
     f".{ending}"
     for ending in (
-        "py pyi go rs js jsx mjs cjs ts tsx mts cts c h cc cpp cxx hpp java kt kts scala rb php cs "
-        "fs swift m mm sh bash zsh pl pm lua r jl ex exs erl hs ml mli clj dart vue svelte sql proto"
-    ).split()
+        *("py", "pyi", "go", "rs", "js", "jsx", "mjs", "cjs", "ts", "tsx", "mts", "cts", "c", "h"),
+        *("cc", "cpp", "cxx", "hpp", "java", "kt", "kts", "scala", "rb", "php", "cs", "fs", "m"),
+        *("mm", "swift", "sh", "bash", "zsh", "pl", "pm", "lua", "r", "jl", "ex", "exs", "erl"),
+        *("hs", "ml", "mli", "clj", "dart", "vue", "svelte", "sql", "proto"),
+    )
 )
+# Every name above has one of these in it; most paths have none and are done with quickly.
+_MARKS = (".env", ".git", ".hg", ".svn", ".moorage", "netrc", ".npmrc", ".pypirc", ".pgpass")
+_MARKS += ("id_", ".pem", *_KEY_ENDINGS)
 
 
 @lru_cache(maxsize=4096)
 def is_protected_name(path: str) -> bool:
     """Return whether a component of ``path`` (relative to its root) is a protected name."""
     path = path.lower()
-    if any(map(_is_protected_component, path.split("/"))):
-        return True
-    return any(word in path for word in _TELLING) and not path.endswith(_SOURCE_ENDINGS)
+    for mark in _MARKS:
+        if mark in path:
+            if any(map(_is_protected_component, path.split("/"))):
+                return True
+            break
+    for word in _TELLING:
+        if word in path:
+            return not path.endswith(_SOURCE_ENDINGS)
+    return False
 
 
 def _is_protected_component(name: str) -> bool:
