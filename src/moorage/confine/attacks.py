@@ -43,6 +43,7 @@ def inject(path, flags):
     terminal = os.open(path, flags)
     for letter in b"breached\\n":
         fcntl.ioctl(terminal, 0x5412, bytes([letter]))
+    print("{BREACH}")
 def take_socket(pid):
     handle = os.pidfd_open(pid)
     for number in range(32):
@@ -133,7 +134,11 @@ ATTACKS = (
     Attack("inspect another process", "inspect(victim)"),
     Attack("inspect the launcher", "inspect(launcher)"),
     Attack("take the launcher's socket", "take_socket(launcher)"),
-    Attack("signal a process outside", "attempt(os.kill, victim, signal.SIGKILL)", "signals"),
+    Attack(
+        "signal a process outside",
+        f"attempt(lambda: (os.kill(victim, signal.SIGKILL), print('{BREACH}')))",
+        "signals",
+    ),
     Attack(
         "connect to an abstract socket outside",
         'attempt(socket.socket(socket.AF_UNIX).connect, "\\0" + abstract)',

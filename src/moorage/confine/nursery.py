@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
     from moorage.confine.plan import Plan
 
+IGNORED_SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
+
 TICK_MS = 10
 """How often the leavings of a lost launcher are looked at until none are left."""
 
@@ -172,9 +174,12 @@ def start_nursery() -> Nursery:
     channel, theirs = Channel.pair()
     # What exists now stays shared between the processes, instead of being copied by the collector.
     gc.freeze()
+    # Until the nursery ignores them, what is sent to the worker's group must not end it.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, IGNORED_SIGNALS)
     pid = os.fork()
     if pid == 0:
         _become_nursery(theirs.detach())
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     gc.unfreeze()
     theirs.close()
     return Nursery(pid, channel)
@@ -235,7 +240,7 @@ def prepare_signals() -> int:
 
     The nursery and its launchers end when their channels end, and not before.
     """
-    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
+    for number in IGNORED_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     return hardening.open_child_events()

@@ -187,9 +187,12 @@ class Scene:
             "the victim heard it": bool(_read_waiting(self._heard)),
             "a connection arrived": any(arrivals),
         }
-        if is_dead:
+        reached = [finding for finding, is_true in findings.items() if is_true]
+        if reached:
+            # It may have been hit without showing it yet.
+            self._end_victim()
             self.victim = self._start_victim()
-        return ", ".join(finding for finding, is_true in findings.items() if is_true)
+        return ", ".join(reached)
 
 
 class Attackers:
