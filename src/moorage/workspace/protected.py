@@ -27,8 +27,10 @@ _SOURCE_ENDINGS = tuple(
     )
 )
 # Every name above has one of these in it; most paths have none and are done with quickly.
-_MARKS = (".env", ".git", ".hg", ".svn", ".moorage", "netrc", ".npmrc", ".pypirc", ".pgpass")
-_MARKS += ("id_", ".pem", *_KEY_ENDINGS)
+_MARKS = (
+    *(".env", ".git", ".hg", ".svn", ".moorage", "netrc", ".npmrc", ".pypirc", ".pgpass"),
+    *("id_", ".pem", *_KEY_ENDINGS),
+)
 
 
 @lru_cache(maxsize=4096)
