@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -129,6 +130,26 @@ def test_removing_takes_all_of_the_named_or_none(command_line: Any) -> None:
     assert folder.exists()
     assert command_line("session", "rm", "s-1", "--json").document == {"removed": ["s-1"]}
     assert not folder.exists()
+
+
+def test_sessions_that_nobody_used_for_long_are_removed_together(command_line: Any) -> None:
+    old, new = keep_session("s-old", bash_call()), keep_session("s-new", bash_call())
+    month_ago = (datetime.now(UTC) - timedelta(days=31)).timestamp()
+    os.utime(old / "record.ndjson", (month_ago, month_ago))
+    ended = command_line("session", "rm", "--older-than", "30")
+    assert (ended.code, ended.err) == (0, b"moorage: removed 1 session.\n")
+    assert (old.exists(), new.exists()) == (False, True)
+
+
+@pytest.mark.parametrize("arguments", [(), ("s-1", "--older-than", "3")])
+def test_what_to_remove_is_said_in_exactly_one_way(
+    command_line: Any, arguments: tuple[str, ...]
+) -> None:
+    folder = keep_session("s-1")
+    ended = command_line("session", "rm", *arguments)
+    assert ended.code == 2
+    assert b"Name sessions, or say --older-than DAYS." in ended.err
+    assert folder.exists()
 
 
 def test_the_user_changes_a_sessions_mode_and_adds_a_root(

@@ -73,7 +73,9 @@ def _ending(call: CallRecord, facts: Mapping[str, Any]) -> str:
 
 def _details(call: CallRecord, facts: Mapping[str, Any]) -> Iterator[str]:
     if isinstance(facts.get("command"), str):
-        yield f"$ {one_line(facts['command'])}"
+        first, *more = many_lines(facts["command"]).rstrip("\n").split("\n")
+        yield f"$ {first}"
+        yield from (f"  {line}" for line in more)
     if is_change(call):
         yield from _diff(facts["diff"])
         return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from itertools import islice
 
 import click
@@ -27,6 +28,7 @@ Examples:
   moorage session set ID --mode unconfined
   moorage session set ID --writable ~/.cache/pip
   moorage session rm ID
+  moorage session rm --older-than 30
 """
 
 _DIFF_COLOURS = {"+": "green", "-": "red", "@": "cyan"}
@@ -105,13 +107,19 @@ def show(session: str, *, is_full: bool, as_json: bool) -> int:
 
 
 @command.command("rm")
-@click.argument(
-    "sessions", metavar="ID...", nargs=-1, required=True, shell_complete=complete_sessions
-)
+@click.argument("sessions", metavar="[ID]...", nargs=-1, shell_complete=complete_sessions)
+@click.option(
+    "--older-than", "days", metavar="DAYS", type=WholeNumber(0),
+    help="Remove every session that nothing was called in for so many days.",
+)  # fmt: skip
 @json_option
-def remove(sessions: tuple[str, ...], *, as_json: bool) -> int:
+def remove(sessions: tuple[str, ...], days: int | None, *, as_json: bool) -> int:
     """Remove what is kept of sessions: their records and artifacts."""
+    if bool(sessions) == (days is not None):
+        raise click.UsageError("Name sessions, or say --older-than DAYS.")
     home = find_home()
+    if days is not None:
+        sessions = _unused_for(timedelta(days=days), list_sessions(home))
     for session in sessions:
         # A name that nothing has ends the command before anything is removed.
         list(islice(read_record(home, session), 1))
@@ -119,7 +127,14 @@ def remove(sessions: tuple[str, ...], *, as_json: bool) -> int:
         remove_session(home, session)
     if as_json:
         print_json({"removed": sessions})
+    else:
+        print_note(f"removed {count(len(sessions), 'session')}.")
     return exit_codes.OK
+
+
+def _unused_for(age: timedelta, found: list[SessionSummary]) -> tuple[str, ...]:
+    limit = datetime.now(UTC) - age
+    return tuple(each.id for each in found if each.updated_at <= limit)
 
 
 @command.command("set")

@@ -11,7 +11,14 @@ import click
 
 from moorage.cli import exit_codes
 from moorage.cli.command_line import unknown_name
-from moorage.cli.render import many_lines, print_failure, print_json, print_table
+from moorage.cli.render import (
+    is_colourful,
+    many_lines,
+    print_failure,
+    print_json,
+    print_note,
+    print_table,
+)
 from moorage.cli.session_options import SessionChoice, open_chosen, session_options
 from moorage.cli.tool_arguments import parse_words, type_of
 from moorage.errors import InvalidArguments, UnknownTool
@@ -80,6 +87,8 @@ def _list(*, as_json: bool) -> None:
             ("TOOL", "EFFECT", "WHAT IT DOES"),
             [(spec.name, _EFFECTS[spec.effect], spec.description) for spec in specs],
         )
+        if is_colourful():
+            print_note("moorage tool TOOL --help shows the arguments of one.")
 
 
 def _as_document(spec: ToolSpec) -> dict[str, Any]:
