@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import anyio
@@ -22,7 +20,6 @@ from moorage.errors import (
     OutcomeUnknown,
     ProtocolMismatch,
     RemoteProtocolViolation,
-    ShutdownIncomplete,
     WorkerFailure,
 )
 from moorage.protocol.binding import BYTES
@@ -31,11 +28,12 @@ from moorage.protocol.machines.host_side import HostWireLimits
 from moorage.protocol.processes import ProcessEvent, ProcessRecord
 from moorage.protocol.tool_calls import ContentPart, ExecuteRequest, ToolCall, ToolResult
 from moorage.testing.fakes import FakeProvider, Pair
+from moorage.testing.peers import ScriptedWorker
 from moorage.testing.playbook import BINDING, TOKEN
 from moorage.transports.memory import MemoryTransport, memory_pair
-from moorage.transports.stdio import ChildTransport
 
 Join = Callable[..., AbstractAsyncContextManager[Pair]]
+Opposite = Callable[..., AbstractAsyncContextManager[Any]]
 
 
 def execute(arguments: str = "{}") -> ExecuteRequest:
@@ -44,56 +42,6 @@ def execute(arguments: str = "{}") -> ExecuteRequest:
 
 def saying(text: str) -> ToolResult:
     return ToolResult(content=(ContentPart(type="text", text=text),))
-
-
-class Worker:
-    """A worker written by hand, frame by frame."""
-
-    def __init__(self, transport: MemoryTransport) -> None:
-        self.transport = transport
-        self._buffer = b""
-
-    async def hear(self) -> dict[str, Any]:
-        while b"\n" not in self._buffer:
-            data = await self.transport.receive()
-            assert data, "the host closed its output"
-            self._buffer += data
-        line, _, self._buffer = self._buffer.partition(b"\n")
-        message: dict[str, Any] = msgspec.json.decode(line)
-        return message
-
-    async def say(self, **fields: object) -> None:
-        await self.transport.send(msgspec.json.encode(fields) + b"\n")
-
-    async def accept(self, capabilities: tuple[str, ...] = ()) -> None:
-        request = await self.hear()
-        assert request["method"] == "initialize"
-        data = {"version": 4, "root": "/w", "capabilities": capabilities}
-        await self.say(id=request["id"], data=data)
-
-
-class Scene:
-    """A host connection and a hand-written worker."""
-
-    def __init__(self, host: HostConnection, host_side: MemoryTransport, worker: Worker) -> None:
-        self.host = host
-        self.host_side = host_side
-        self.worker = worker
-
-
-@asynccontextmanager
-async def opposite(
-    *, is_initialized: bool = True, capacity_bytes: int = 64 * 1024, **options: Any
-) -> AsyncIterator[Scene]:
-    host_side, worker_side = memory_pair(capacity_bytes)
-    worker = Worker(worker_side)
-    with anyio.fail_after(5):
-        async with HostConnection(host_side, TOKEN, **options) as host:
-            if is_initialized:
-                async with anyio.create_task_group() as tasks:
-                    tasks.start_soon(worker.accept)
-                    await host.initialize(BINDING)
-            yield Scene(host, host_side, worker)
 
 
 class Asking:
@@ -159,7 +107,7 @@ async def test_a_request_that_is_too_large_is_a_local_error_and_the_connection_s
         assert await pair.host.request("execute", execute("x"), ToolResult) == saying("x")
 
 
-async def test_an_answer_of_the_wrong_shape_fails_its_request_only() -> None:
+async def test_an_answer_of_the_wrong_shape_fails_its_request_only(opposite: Opposite) -> None:
     async with opposite() as scene, anyio.create_task_group() as tasks:
         asking = Asking(scene.host)
         tasks.start_soon(asking)
@@ -201,7 +149,9 @@ async def test_asking_before_running_is_an_error_that_says_so() -> None:
 # ---------------------------------------------------------------- cancellation
 
 
-async def test_a_cancelled_caller_returns_at_once_and_the_worker_is_told() -> None:
+async def test_a_cancelled_caller_returns_at_once_and_the_worker_is_told(
+    opposite: Opposite,
+) -> None:
     async with opposite() as scene, anyio.create_task_group() as tasks:
         asking = Asking(scene.host)
         tasks.start_soon(asking)
@@ -220,7 +170,7 @@ async def test_a_cancelled_caller_returns_at_once_and_the_worker_is_told() -> No
         assert again.answer == saying("mine")
 
 
-async def test_a_caller_cancelled_before_asking_writes_nothing() -> None:
+async def test_a_caller_cancelled_before_asking_writes_nothing(opposite: Opposite) -> None:
     async with opposite() as scene:
         with anyio.CancelScope() as scope:
             scope.cancel()
@@ -230,7 +180,9 @@ async def test_a_caller_cancelled_before_asking_writes_nothing() -> None:
         assert scene.host.failure is None
 
 
-async def test_a_caller_cancelled_while_waiting_for_its_turn_writes_nothing() -> None:
+async def test_a_caller_cancelled_while_waiting_for_its_turn_writes_nothing(
+    opposite: Opposite,
+) -> None:
     async with opposite(capacity_bytes=400) as scene, anyio.create_task_group() as tasks:
         first, second = Asking(scene.host, "x" * 1000), Asking(scene.host, "second")
         tasks.start_soon(first)
@@ -247,9 +199,9 @@ async def test_a_caller_cancelled_while_waiting_for_its_turn_writes_nothing() ->
         assert await read_what_is_there(scene.worker) == b""
 
 
-async def test_a_caller_cancelled_in_mid_write_fails_the_connection_and_sends_no_second_frame() -> (
-    None
-):
+async def test_a_caller_cancelled_in_mid_write_fails_the_connection_and_sends_no_second_frame(
+    opposite: Opposite,
+) -> None:
     async with opposite(capacity_bytes=400) as scene, anyio.create_task_group() as tasks:
         large, waiting = Asking(scene.host, "x" * 1000), Asking(scene.host, "next")
         tasks.start_soon(large)
@@ -270,13 +222,15 @@ async def test_a_caller_cancelled_in_mid_write_fails_the_connection_and_sends_no
             await scene.host.request("execute", execute(), ToolResult)
 
 
-async def read_what_is_there(worker: Worker) -> bytes:
+async def read_what_is_there(worker: ScriptedWorker) -> bytes:
     """Return what the worker could read now, without waiting for more."""
     await anyio.wait_all_tasks_blocked()
     return bytes(worker.transport._incoming._buffer)
 
 
-async def test_a_deadline_cancels_the_request_and_its_outcome_is_unknown() -> None:
+async def test_a_deadline_cancels_the_request_and_its_outcome_is_unknown(
+    opposite: Opposite,
+) -> None:
     async with opposite() as scene, anyio.create_task_group() as tasks:
         asking = Asking(scene.host, deadline_seconds=0.01)
         tasks.start_soon(asking)
@@ -297,7 +251,9 @@ async def test_an_answer_within_the_deadline_is_an_ordinary_answer(join: Join) -
         assert reply == saying("x")
 
 
-async def test_a_deadline_before_anything_was_sent_says_that_nothing_was() -> None:
+async def test_a_deadline_before_anything_was_sent_says_that_nothing_was(
+    opposite: Opposite,
+) -> None:
     async with opposite(capacity_bytes=400) as scene, anyio.create_task_group() as tasks:
         tasks.start_soon(Asking(scene.host, "x" * 1000))
         await anyio.wait_all_tasks_blocked()
@@ -309,83 +265,14 @@ async def test_a_deadline_before_anything_was_sent_says_that_nothing_was() -> No
         tasks.cancel_scope.cancel()
 
 
-# ---------------------------------------------------------------- loss
-
-
-@pytest.mark.parametrize("ending", [b"", b"\n", b"nonsense\n", b"x" * 2000])
-async def test_what_was_in_flight_when_the_worker_went_is_unknown_and_the_rest_is_lost(
-    ending: bytes,
-) -> None:
-    limits = HostLimits(wire=HostWireLimits(max_frame_bytes=1000))
-    async with opposite(limits=limits) as scene, anyio.create_task_group() as tasks:
-        asking = Asking(scene.host)
-        tasks.start_soon(asking)
-        request = await scene.worker.hear()
-        if ending:
-            await scene.worker.transport.send(ending)
-        else:
-            await scene.worker.transport.close_sending()
-        await asking.ended.wait()
-        assert isinstance(asking.answer, OutcomeUnknown)
-        assert "may or may not have taken effect" in str(asking.answer)
-        with pytest.raises(ConnectionLost, match="nothing was sent"):
-            await scene.host.request("execute", execute(), ToolResult)
-        assert isinstance(scene.host.failure, ConnectionLost)
-        assert request["method"] == "execute"
-        # Nothing was sent a second time.
-        assert await scene.worker.transport.receive() == b""
-
-
-async def test_a_worker_that_reads_no_more_loses_a_request_of_which_nothing_was_sent() -> None:
-    async with opposite() as scene:
-        scene.worker.transport.close_receiving()
-        with pytest.raises(ConnectionLost, match=r"nothing was sent of execute.*no longer reads"):
-            await scene.host.request("execute", execute(), ToolResult)
-
-
-async def test_a_worker_that_stops_reading_in_the_middle_of_a_request_leaves_it_unknown() -> None:
-    async with opposite(capacity_bytes=400) as scene, anyio.create_task_group() as tasks:
-        asking = Asking(scene.host, "x" * 1000)
-        tasks.start_soon(asking)
-        await anyio.wait_all_tasks_blocked()
-        scene.worker.transport.close_receiving()
-        await asking.ended.wait()
-        assert isinstance(asking.answer, OutcomeUnknown)
-
-
-async def test_a_transport_that_breaks_while_receiving_is_a_loss() -> None:
-    class Breaking(MemoryTransport):
-        async def receive(self) -> bytes:
-            raise anyio.BrokenResourceError
-
-    host_side, _ = memory_pair()
-    host_side.__class__ = Breaking
-    with anyio.fail_after(5):
-        async with HostConnection(host_side, TOKEN) as host:
-            await anyio.wait_all_tasks_blocked()
-            assert "closed the connection" in str(host.failure)
-
-
-async def test_the_exit_code_and_last_words_of_a_worker_stand_in_what_its_callers_get() -> None:
-    script = "head -n 1 >/dev/null; echo 'disk full' >&2; exit 7"
-    transport = await ChildTransport.start(["/bin/sh", "-c", script], variables=dict(os.environ))
-    with anyio.fail_after(5):
-        async with HostConnection(transport, TOKEN) as host:
-            with pytest.raises(
-                ConnectionLost, match=r"could not be initialized.*exited with 7.*disk full"
-            ):
-                await host.initialize(BINDING)
-            assert "disk full" in str(host.failure)
-
-
 # ---------------------------------------------------------------- initialization
 
 
-async def test_initializing_gives_the_root_and_the_capabilities() -> None:
+async def test_initializing_gives_the_root_and_the_capabilities(opposite: Opposite) -> None:
     async with opposite(is_initialized=False) as scene, anyio.create_task_group() as tasks:
         tasks.start_soon(scene.worker.accept, (BYTES, "later.v9"))
         reply = await scene.host.initialize(BINDING)
-        assert reply.root == "/w"
+        assert reply.root == BINDING.root
         assert scene.host.capabilities == {BYTES, "later.v9"}
 
 
@@ -408,7 +295,9 @@ async def test_a_malformed_binding_is_not_sent_and_another_may_follow(join: Join
 
 
 @pytest.mark.parametrize("version", [3, 5])
-async def test_a_worker_of_another_version_ends_the_connection(version: int) -> None:
+async def test_a_worker_of_another_version_ends_the_connection(
+    opposite: Opposite, version: int
+) -> None:
     async with opposite(is_initialized=False) as scene, anyio.create_task_group() as tasks:
 
         async def answer() -> None:
@@ -439,7 +328,7 @@ async def test_a_failed_initialization_ends_the_connection_and_a_new_one_works(j
         assert await pair.host.request("execute", execute("x"), ToolResult) == saying("x")
 
 
-async def test_a_cancelled_initialization_ends_the_connection() -> None:
+async def test_a_cancelled_initialization_ends_the_connection(opposite: Opposite) -> None:
     async with opposite(is_initialized=False) as scene:
         with anyio.CancelScope() as scope:
             async with anyio.create_task_group() as tasks:
@@ -493,67 +382,3 @@ async def test_process_events_reach_the_host_with_their_gaps(join: Join) -> None
     assert seen == [(event, True), (event, False)]
     async with join(publish) as pair:
         await pair.host.request("execute", execute(), ToolResult)
-
-
-# ---------------------------------------------------------------- the end
-
-
-async def test_closing_answers_what_was_in_flight_and_ends_the_worker(join: Join) -> None:
-    async def wait(request: ExecuteRequest, context: RequestContext) -> ToolResult:
-        started.set()
-        await anyio.sleep_forever()
-        return ToolResult()
-
-    started = anyio.Event()
-    async with join(wait) as pair, anyio.create_task_group() as tasks:
-        asking = Asking(pair.host)
-        tasks.start_soon(asking)
-        await started.wait()
-        await pair.host.aclose()
-        await asking.ended.wait()
-        await pair.served.wait()
-        assert isinstance(asking.answer, OutcomeUnknown)
-        await pair.host.aclose()
-        with pytest.raises(ConnectionLost, match="closed here"):
-            await pair.host.request("execute", execute(), ToolResult)
-
-
-async def test_closing_a_connection_that_never_ran_closes_its_transport() -> None:
-    host_side, worker_side = memory_pair()
-    host = HostConnection(host_side, TOKEN)
-    with anyio.fail_after(5):
-        await host.aclose()
-        assert await worker_side.receive() == b""
-        async with anyio.create_task_group() as tasks:
-            await tasks.start(host.run)
-
-
-async def test_a_worker_that_had_to_be_killed_is_reported_once_by_the_close() -> None:
-    transport = await ChildTransport.start(
-        [sys.executable, "-c", "import signal; signal.pause()"], variables={}, grace_seconds=0.01
-    )
-    with anyio.fail_after(10):
-        connection = HostConnection(transport, TOKEN)
-        with pytest.raises(ShutdownIncomplete, match="killed"):
-            async with connection:
-                pass
-        await connection.aclose()
-
-
-async def test_a_run_that_is_cancelled_closes_the_transport_and_answers_its_callers() -> None:
-    host_side, worker_side = memory_pair()
-    worker = Worker(worker_side)
-    host = HostConnection(host_side, TOKEN)
-    with anyio.fail_after(5):
-        async with anyio.create_task_group() as callers:
-            async with anyio.create_task_group() as owner:
-                await owner.start(host.run)
-                owner.start_soon(worker.accept)
-                await host.initialize(BINDING)
-                asking = Asking(host)
-                callers.start_soon(asking)
-                await worker.hear()
-                owner.cancel_scope.cancel()
-            await asking.ended.wait()
-        assert isinstance(asking.answer, OutcomeUnknown)
-        assert await worker_side.receive() == b""

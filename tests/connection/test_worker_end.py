@@ -24,7 +24,6 @@ from moorage.errors import (
     WorkerFailure,
 )
 from moorage.protocol.binding import BYTES
-from moorage.protocol.machines.pin import Pin
 from moorage.protocol.machines.worker_side import WorkerWireLimits
 from moorage.protocol.processes import ProcessEvent, ProcessRecord
 from moorage.protocol.tool_calls import ContentPart, ExecuteRequest, ToolCall, ToolResult
@@ -33,6 +32,7 @@ from moorage.testing.playbook import BINDING, TOKEN
 from moorage.transports.memory import MemoryTransport, memory_pair
 
 Join = Callable[..., AbstractAsyncContextManager[Pair]]
+Serving = Callable[..., AbstractAsyncContextManager[Any]]
 
 EVENT = ProcessEvent(
     type="started",
@@ -62,74 +62,6 @@ def frame(**fields: object) -> bytes:
     return msgspec.json.encode({"token": TOKEN.reveal(), **fields}) + b"\n"
 
 
-class Peer:
-    """A host written by hand, frame by frame."""
-
-    def __init__(self, transport: MemoryTransport) -> None:
-        self.transport = transport
-        self._buffer = b""
-
-    async def say(self, **fields: object) -> None:
-        await self.transport.send(frame(**fields))
-
-    async def open(self) -> None:
-        await self.say(id="0", method="initialize", data=msgspec.to_builtins(BINDING))
-        assert (await self.hear())["id"] == "0"
-
-    async def execute(self, request_id: str, arguments: str = "{}") -> None:
-        await self.say(
-            id=request_id, method="execute", data=msgspec.to_builtins(execute(arguments))
-        )
-
-    async def hear(self) -> dict[str, Any]:
-        while b"\n" not in self._buffer:
-            data = await self.transport.receive()
-            assert data, "the worker closed its output"
-            self._buffer += data
-        line, _, self._buffer = self._buffer.partition(b"\n")
-        message: dict[str, Any] = msgspec.json.decode(line)
-        return message
-
-
-class Bench:
-    """A served provider with a hand-written host."""
-
-    def __init__(self, provider: FakeProvider, ours: MemoryTransport, its: MemoryTransport) -> None:
-        self.served = anyio.Event()
-        self.provider = provider
-        self.peer = Peer(ours)
-        self.worker_side = its
-
-
-class serving:  # noqa: N801 - reads as a statement
-    """Serve a provider to a hand-written host, within five seconds."""
-
-    def __init__(self, provider: FakeProvider, **options: Any) -> None:
-        self._provider = provider
-        self._options = options
-
-    async def __aenter__(self) -> Bench:
-        self._deadline = anyio.fail_after(5)
-        self._deadline.__enter__()
-        self._tasks = anyio.create_task_group()
-        await self._tasks.__aenter__()
-        capacity = self._options.pop("capacity_bytes", 64 * 1024)
-        bench = Bench(self._provider, *memory_pair(capacity))
-
-        async def run() -> None:
-            await serve(bench.worker_side, self._provider, token=TOKEN, **self._options)
-            bench.served.set()
-
-        self._tasks.start_soon(run)
-        return bench
-
-    async def __aexit__(self, *exc_info: Any) -> None:
-        try:
-            await self._tasks.__aexit__(*exc_info)
-        finally:
-            self._deadline.__exit__(*exc_info)
-
-
 async def echo(request: ExecuteRequest, context: RequestContext) -> ToolResult:
     return ToolResult(content=(ContentPart(type="text", text=request.call.arguments),))
 
@@ -139,41 +71,20 @@ def provider_of(**methods: Any) -> FakeProvider:
     return FakeProvider({name.replace("__", "/"): handler for name, handler in handlers.items()})
 
 
-class SlowHandler:
-    """Waits until it is cancelled, then cleans up for as long as the test wants."""
-
-    def __init__(self) -> None:
-        self.started = anyio.Event()
-        self.is_cleaning_up = anyio.Event()
-        self.may_end = anyio.Event()
-        self.has_ended = False
-
-    async def __call__(self, request: ExecuteRequest, context: RequestContext) -> ToolResult:
-        if request.call.arguments == "quick":
-            return await echo(request, context)
-        self.started.set()
-        try:
-            await anyio.sleep_forever()
-        finally:
-            with anyio.CancelScope(shield=True):
-                self.is_cleaning_up.set()
-                await self.may_end.wait()
-            self.has_ended = True
-
-
 # ---------------------------------------------------------------- cancellation
 
 
-async def test_the_reply_of_a_cancelled_request_comes_after_its_handler_has_cleaned_up() -> None:
-    slow = SlowHandler()
+async def test_the_reply_of_a_cancelled_request_comes_after_its_handler_has_cleaned_up(
+    serving: Serving, slow: Any
+) -> None:
     async with serving(provider_of(execute=slow)) as bench:
         peer = bench.peer
         await peer.open()
-        await peer.execute("1")
+        await peer.ask("1", "execute", execute())
         await slow.started.wait()
-        await peer.say(id="1", method="cancel")
+        await peer.ask("1", "cancel")
         await slow.is_cleaning_up.wait()
-        await peer.execute("2", "quick")
+        await peer.ask("2", "execute", execute("quick"))
         assert (await peer.hear())["id"] == "2"
         assert not slow.has_ended
         slow.may_end.set()
@@ -181,12 +92,14 @@ async def test_the_reply_of_a_cancelled_request_comes_after_its_handler_has_clea
         assert slow.has_ended
         assert reply["id"] == "1"
         assert reply["error"].startswith("cancelled: ")
-        await peer.execute("3", "quick")
+        await peer.ask("3", "execute", execute("quick"))
         assert (await peer.hear())["id"] == "3"
         await peer.transport.close_sending()
 
 
-async def test_a_handler_that_ends_in_spite_of_a_cancel_has_its_result_sent() -> None:
+async def test_a_handler_that_ends_in_spite_of_a_cancel_has_its_result_sent(
+    serving: Serving,
+) -> None:
     async def stubborn(request: ExecuteRequest, context: RequestContext) -> ToolResult:
         with anyio.CancelScope(shield=True):
             started.set()
@@ -196,16 +109,16 @@ async def test_a_handler_that_ends_in_spite_of_a_cancel_has_its_result_sent() ->
     started, go_on = anyio.Event(), anyio.Event()
     async with serving(provider_of(execute=stubborn)) as bench:
         await bench.peer.open()
-        await bench.peer.execute("1")
+        await bench.peer.ask("1", "execute", execute())
         await started.wait()
-        await bench.peer.say(id="1", method="cancel")
+        await bench.peer.ask("1", "cancel")
         await anyio.wait_all_tasks_blocked()
         go_on.set()
         assert (await bench.peer.hear())["data"] == {"is_error": True}
         await bench.peer.transport.close_sending()
 
 
-async def test_a_request_cancelled_before_its_handler_began_never_begins() -> None:
+async def test_a_request_cancelled_before_its_handler_began_never_begins(serving: Serving) -> None:
     begun: list[str] = []
 
     async def note(request: ExecuteRequest, context: RequestContext) -> ToolResult:
@@ -221,7 +134,7 @@ async def test_a_request_cancelled_before_its_handler_began_never_begins() -> No
     assert begun == []
 
 
-async def test_an_error_of_a_cancelled_handler_is_its_reply() -> None:
+async def test_an_error_of_a_cancelled_handler_is_its_reply(serving: Serving) -> None:
     async def failing(request: ExecuteRequest, context: RequestContext) -> ToolResult:
         started.set()
         try:
@@ -232,165 +145,11 @@ async def test_an_error_of_a_cancelled_handler_is_its_reply() -> None:
     started = anyio.Event()
     async with serving(provider_of(execute=failing)) as bench:
         await bench.peer.open()
-        await bench.peer.execute("1")
+        await bench.peer.ask("1", "execute", execute())
         await started.wait()
-        await bench.peer.say(id="1", method="cancel")
+        await bench.peer.ask("1", "cancel")
         assert (await bench.peer.hear())["error"] == "worker_failure: the kill failed."
         await bench.peer.transport.close_sending()
-
-
-# ---------------------------------------------------------------- the end
-
-
-@pytest.mark.parametrize("ending", [b"", b"\n", b"not json\n", b"x" * 2000])
-async def test_the_end_or_a_malformed_line_cancels_drains_and_then_closes_once(
-    ending: bytes,
-) -> None:
-    slow = SlowHandler()
-    limits = WorkerLimits(wire=WorkerWireLimits(max_frame_bytes=1000))
-    async with serving(provider_of(execute=slow), limits=limits) as bench:
-        peer = bench.peer
-        await peer.open()
-        await peer.execute("1")
-        await slow.started.wait()
-        if ending:
-            await peer.transport.send(ending)
-        else:
-            await peer.transport.close_sending()
-        await slow.is_cleaning_up.wait()
-        assert bench.provider.notes == ["initialize"]
-        slow.may_end.set()
-        assert (await peer.hear())["error"].startswith("cancelled: ")
-        assert await peer.transport.receive() == b""
-        await bench.served.wait()
-    assert bench.provider.notes == ["initialize", "close"]
-    assert slow.has_ended
-
-
-async def test_broken_output_ends_everything_while_the_input_stays_open_and_blocked() -> None:
-    slow = SlowHandler()
-    slow.may_end.set()
-    async with serving(provider_of(execute=slow)) as bench:
-        peer = bench.peer
-        await peer.open()
-        await peer.execute("1")
-        await slow.started.wait()
-        peer.transport.close_receiving()
-        await peer.execute("2", "quick")
-        await bench.served.wait()
-    assert slow.has_ended
-    assert bench.provider.notes == ["initialize", "close"]
-
-
-async def test_a_host_that_reads_no_more_cannot_hold_the_end_for_ever() -> None:
-    slow = SlowHandler()
-    slow.may_end.set()
-    limits = WorkerLimits(last_send_seconds=0.01)
-    async with serving(provider_of(execute=slow), limits=limits, capacity_bytes=300) as bench:
-        peer = bench.peer
-        await peer.open()
-        await peer.execute("1")
-        await slow.started.wait()
-        await peer.execute("2", "quick")
-        await peer.say(id="3", method="x" * 90)
-        await peer.say(id="4", method="x" * 90)
-        await peer.transport.close_sending()
-        await bench.served.wait()
-    assert bench.provider.notes == ["initialize", "close"]
-
-
-async def test_input_that_breaks_is_an_end_like_any_other() -> None:
-    class Breaking(MemoryTransport):
-        async def receive(self) -> bytes:
-            raise anyio.BrokenResourceError
-
-    _, worker_side = memory_pair()
-    worker_side.__class__ = Breaking
-    provider = provider_of()
-    with anyio.fail_after(5):
-        await serve(worker_side, provider, token=TOKEN)
-    assert provider.notes == ["close"]
-
-
-async def test_an_end_before_the_initialization_still_closes_the_provider_once() -> None:
-    async with serving(provider_of()) as bench:
-        await bench.peer.transport.close_sending()
-        await bench.served.wait()
-    assert bench.provider.notes == ["close"]
-
-
-async def test_tasks_of_the_connection_outlive_requests_and_end_before_the_close() -> None:
-    async def background() -> None:
-        try:
-            await anyio.sleep_forever()
-        finally:
-            provider.notes.append("background ended")
-
-    async def start(request: ExecuteRequest, context: RequestContext) -> ToolResult:
-        context.lifetime.start_soon(background)
-        return ToolResult()
-
-    provider = provider_of(execute=start)
-    async with serving(provider) as bench:
-        await bench.peer.open()
-        await bench.peer.execute("1")
-        await bench.peer.hear()
-        await anyio.wait_all_tasks_blocked()
-        assert provider.notes == ["initialize"]
-        await bench.peer.transport.close_sending()
-    assert provider.notes == ["initialize", "background ended", "close"]
-
-
-async def test_a_failed_close_reaches_the_caller_and_the_transport_is_closed_all_the_same() -> None:
-    async def fail() -> None:
-        raise WorkerFailure("a process would not end.")
-
-    peer, worker_side = memory_pair()
-    provider = provider_of()
-    provider.on_close = fail
-    await peer.close_sending()
-    with anyio.fail_after(5):
-        with pytest.raises(WorkerFailure, match="would not end"):
-            await serve(worker_side, provider, token=TOKEN)
-        assert await peer.receive() == b""
-
-
-async def test_a_served_connection_that_is_cancelled_drains_and_closes_too() -> None:
-    slow = SlowHandler()
-    slow.may_end.set()
-    peer, worker_side = memory_pair()
-    provider = provider_of(execute=slow)
-    with anyio.fail_after(5):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(lambda: serve(worker_side, provider, token=TOKEN))
-            hand = Peer(peer)
-            await hand.open()
-            await hand.execute("0", "quick")
-            await hand.hear()
-            await hand.execute("1")
-            await slow.started.wait()
-            tasks.cancel_scope.cancel()
-    assert slow.has_ended
-    assert provider.notes == ["initialize", "close"]
-
-
-async def test_a_cancelled_initialization_leaves_the_pin_free_for_another_connection() -> None:
-    async def never(context: RequestContext) -> None:
-        started.set()
-        await anyio.sleep_forever()
-
-    started = anyio.Event()
-    pin = Pin()
-    provider = provider_of()
-    provider.on_initialize = never
-    peer, worker_side = memory_pair()
-    with anyio.fail_after(5):
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(lambda: serve(worker_side, provider, pin=pin))
-            await Peer(peer).say(id="0", method="initialize", data=msgspec.to_builtins(BINDING))
-            await started.wait()
-            tasks.cancel_scope.cancel()
-    assert pin.token is None
 
 
 # ---------------------------------------------------------------- initialization
@@ -398,7 +157,7 @@ async def test_a_cancelled_initialization_leaves_the_pin_free_for_another_connec
 
 @pytest.mark.parametrize("is_cancelled", [True, False])
 async def test_after_a_failed_or_cancelled_initialization_every_call_fails(
-    is_cancelled: bool,
+    serving: Serving, is_cancelled: bool
 ) -> None:
     async def hinder(context: RequestContext) -> None:
         started.set()
@@ -411,14 +170,14 @@ async def test_after_a_failed_or_cancelled_initialization_every_call_fails(
     provider.on_initialize = hinder
     async with serving(provider) as bench:
         peer = bench.peer
-        await peer.say(id="0", method="initialize", data=msgspec.to_builtins(BINDING))
+        await peer.ask("0", "initialize", BINDING)
         await started.wait()
         if is_cancelled:
-            await peer.say(id="0", method="cancel")
+            await peer.ask("0", "cancel")
         assert (await peer.hear())["error"].startswith(
             "cancelled: " if is_cancelled else "worker_failure: no disk."
         )
-        await peer.execute("1")
+        await peer.ask("1", "execute", execute())
         assert "open a new connection" in (await peer.hear())["error"]
         await peer.transport.close_sending()
     assert provider.notes == ["initialize", "close"]
@@ -459,9 +218,7 @@ async def test_what_a_handler_raises_is_its_reply_and_the_unexpected_is_logged(
     assert {record.levelno for record in caplog.records} == {logging.ERROR}
 
 
-async def test_an_over_size_reply_fails_its_request_and_the_connection_survives(
-    join: Join,
-) -> None:
+async def test_an_over_size_reply_fails_its_request_and_the_connection_survives(join: Join) -> None:
     async def grow(request: ExecuteRequest, context: RequestContext) -> ToolResult:
         text = ContentPart(type="text", text="x" * int(request.call.arguments))
         return ToolResult(content=(text,))
@@ -501,7 +258,9 @@ async def test_tasks_kept_for_the_next_requests_are_used_again_and_bounded(join:
 # ---------------------------------------------------------------- nested calls and events
 
 
-async def test_a_malformed_answer_fails_the_call_and_its_parent_even_when_it_is_caught() -> None:
+async def test_a_malformed_answer_fails_the_call_and_its_parent_even_when_it_is_caught(
+    serving: Serving,
+) -> None:
     async def program(request: ExecuteRequest, context: RequestContext) -> ToolResult:
         if request.call.arguments == "quick":
             return ToolResult()
@@ -512,19 +271,21 @@ async def test_a_malformed_answer_fails_the_call_and_its_parent_even_when_it_is_
     async with serving(provider_of(execute=program)) as bench:
         peer = bench.peer
         await peer.open()
-        await peer.execute("1")
+        await peer.ask("1", "execute", execute())
         call = await peer.hear()
         assert (call["method"], call["parent_id"]) == ("tool", "1")
-        await peer.say(id=call["id"], method="callback", data=7)
+        await peer.ask(call["id"], "callback", 7)
         reply = await peer.hear()
         assert reply["id"] == "1"
         assert reply["error"].startswith("protocol_violation: the host sent a malformed callback")
-        await peer.execute("2", "quick")
+        await peer.ask("2", "execute", execute("quick"))
         assert (await peer.hear())["id"] == "2"
         await peer.transport.close_sending()
 
 
-async def test_a_call_cancelled_by_its_program_drops_the_answer_and_the_program_goes_on() -> None:
+async def test_a_call_cancelled_by_its_program_drops_the_answer_and_the_program_goes_on(
+    serving: Serving,
+) -> None:
     async def program(request: ExecuteRequest, context: RequestContext) -> ToolResult:
         with anyio.CancelScope() as scope:
             async with anyio.create_task_group() as tasks:
@@ -536,16 +297,16 @@ async def test_a_call_cancelled_by_its_program_drops_the_answer_and_the_program_
     async with serving(provider_of(execute=program)) as bench:
         peer = bench.peer
         await peer.open()
-        await peer.execute("1")
+        await peer.ask("1", "execute", execute())
         first, second = await peer.hear(), await peer.hear()
         for call, text in ((first, "first"), (second, "second")):
             answer = {"data": {"content": [{"type": "text", "text": text}]}}
-            await peer.say(id=call["id"], method="callback", data=answer)
+            await peer.ask(call["id"], "callback", answer)
         assert (await peer.hear())["data"]["content"][0]["text"] == "second"
         await peer.transport.close_sending()
 
 
-async def test_a_context_kept_after_its_request_ended_calls_no_tools() -> None:
+async def test_a_context_kept_after_its_request_ended_calls_no_tools(serving: Serving) -> None:
     kept: list[RequestContext] = []
 
     async def keep(request: ExecuteRequest, context: RequestContext) -> ToolResult:
@@ -554,7 +315,7 @@ async def test_a_context_kept_after_its_request_ended_calls_no_tools() -> None:
 
     async with serving(provider_of(execute=keep)) as bench:
         await bench.peer.open()
-        await bench.peer.execute("1")
+        await bench.peer.ask("1", "execute", execute())
         await bench.peer.hear()
         assert kept[0].request_id == "1"
         with pytest.raises(LocalProtocolViolation, match="has ended"):
@@ -564,7 +325,9 @@ async def test_a_context_kept_after_its_request_ended_calls_no_tools() -> None:
         await bench.peer.transport.close_sending()
 
 
-async def test_a_request_cancelled_while_its_event_is_half_written_tears_no_frame() -> None:
+async def test_a_request_cancelled_while_its_event_is_half_written_tears_no_frame(
+    serving: Serving,
+) -> None:
     async def publish(request: ExecuteRequest, context: RequestContext) -> ToolResult:
         await context.emit_process(EVENT)
         return ToolResult()
@@ -572,16 +335,16 @@ async def test_a_request_cancelled_while_its_event_is_half_written_tears_no_fram
     async with serving(provider_of(execute=publish), capacity_bytes=300) as bench:
         peer = bench.peer
         await peer.open()
-        await peer.execute("1")
+        await peer.ask("1", "execute", execute())
         await anyio.wait_all_tasks_blocked()
-        await peer.say(id="1", method="cancel")
+        await peer.ask("1", "cancel")
         await anyio.wait_all_tasks_blocked()
         assert (await peer.hear())["method"] == "process"
         assert (await peer.hear())["id"] == "1"
         await peer.transport.close_sending()
 
 
-async def test_an_event_before_the_initialization_is_not_sent(join: Join) -> None:
+async def test_an_event_before_the_initialization_is_not_sent(serving: Serving, join: Join) -> None:
     async def publish(context: RequestContext) -> None:
         await context.emit_process(EVENT)
 
@@ -592,18 +355,18 @@ async def test_an_event_before_the_initialization_is_not_sent(join: Join) -> Non
         await bench.peer.transport.close_sending()
 
 
-async def test_a_host_that_asks_without_reading_the_answers_is_given_up() -> None:
+async def test_a_host_that_asks_without_reading_the_answers_is_given_up(serving: Serving) -> None:
     limits = WorkerLimits(last_send_seconds=0.01, max_unsent_frames=3)
     async with serving(provider_of(), limits=limits, capacity_bytes=300) as bench:
         await bench.peer.open()
         with suppress(anyio.BrokenResourceError):
             for number in range(20):
-                await bench.peer.say(id=str(number), method="x" * 90)
+                await bench.peer.ask(str(number), "x" * 90)
         await bench.served.wait()
     assert bench.provider.notes == ["initialize", "close"]
 
 
-async def test_nothing_follows_half_a_frame() -> None:
+async def test_nothing_follows_half_a_frame(serving: Serving) -> None:
     class Tearing(MemoryTransport):
         async def send(self, data: bytes) -> None:
             await super().send(data)
@@ -614,16 +377,15 @@ async def test_nothing_follows_half_a_frame() -> None:
         peer = bench.peer
         await peer.open()
         bench.worker_side.__class__ = Tearing
-        await peer.execute("1", "half")
+        await peer.ask("1", "execute", execute("half"))
         assert (await peer.hear())["id"] == "1"
-        await peer.execute("2")
+        await peer.ask("2", "execute", execute())
         await anyio.wait_all_tasks_blocked()
         await peer.transport.close_sending()
         assert await peer.transport.receive() == b""
 
 
-async def test_a_lost_worker_is_seen_by_its_host(join: Join) -> None:
-    slow = SlowHandler()
+async def test_a_lost_worker_is_seen_by_its_host(slow: Any, join: Join) -> None:
     slow.may_end.set()
     async with join(slow) as pair:
         async with anyio.create_task_group() as tasks:

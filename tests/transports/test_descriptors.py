@@ -129,3 +129,34 @@ async def test_a_transport_of_two_descriptors_reads_one_and_writes_the_other() -
     await transport.aclose()
     os.close(their_read)
     os.close(their_write)
+
+
+async def test_a_wake_up_without_bytes_waits_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = [BlockingIOError(), b"after all"]
+
+    def read(fd: int, size: int) -> bytes:
+        answer = answers.pop(0)
+        if isinstance(answer, bytes):
+            return answer
+        raise answer
+
+    read_fd, write_fd = os.pipe()
+    os.write(write_fd, b"x")
+    reader = FdReader(read_fd)
+    monkeypatch.setattr("moorage.transports.descriptors.os.read", read)
+    assert await reader.receive() == b"after all"
+    reader.close()
+    os.close(write_fd)
+
+
+async def test_a_regular_file_that_takes_little_at_a_time_is_written_whole(tmp_path: Path) -> None:
+    class Short(FdWriter):
+        def _write(self, data: bytes | memoryview) -> int:
+            return super()._write(data[:2])
+
+    path = tmp_path / "out"
+    writer = Short(os.open(path, os.O_WRONLY | os.O_CREAT))
+    await writer.send(b"frames")
+    writer.close()
+    assert path.read_bytes() == b"frames"
+    assert not writer.is_torn
