@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -138,6 +139,15 @@ def test_the_traceback_is_there_when_it_is_asked_for(
     assert "moorage.errors.Refused: no." in capsys.readouterr().err
 
 
+def test_the_log_goes_to_standard_error_when_it_is_asked_for() -> None:
+    program = (
+        "import logging; from moorage.cli.command_line import run_command_line;"
+        "run_command_line(['--version']); logging.getLogger('moorage.x').info('seen')"
+    )
+    assert b"seen" in run_python(program, MOORAGE_DEBUG="1").stderr
+    assert run_python(program).stderr == b""
+
+
 def test_several_failures_are_all_told(capsys: pytest.CaptureFixture[str]) -> None:
     group = ExceptionGroup("both", [ConfigError("one.", path="a.b"), Refused("two.")])
     assert report(group, as_json=False) == 126
@@ -214,3 +224,15 @@ def test_a_shell_completes_commands_tools_modes_and_environments(home: Any) -> N
     assert complete("moorage tool re", 2) == ["read_file"]
     assert complete("moorage run --mode re", 3) == ["read_only"]
     assert complete("moorage run --env la", 3) == ["lab"]
+    sessions = home / "state" / "sessions" / "s-1"
+    sessions.mkdir(parents=True)
+    selection = {
+        "id": "s-1",
+        "environment": "local",
+        "workspace": "/w",
+        "mode": "standard",
+        "created_at": "2026-11-30T12:00:00Z",
+    }
+    (sessions / "selection.json").write_text(json.dumps(selection))
+    assert complete("moorage session show s-", 3) == ["s-1"]
+    assert complete("moorage nope s-", 2) == []
