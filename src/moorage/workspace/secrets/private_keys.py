@@ -15,7 +15,7 @@ REST_OF_KEY = re.compile(rb"[A-Za-z0-9+/=\s]*")
 """What belongs to a key that is longer than the window."""
 
 _BEGIN = re.compile(rb"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
-_END = re.compile(rb"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+_END = re.compile(rb"-?-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 _LINE_END = re.compile(rb"[\"',]?[ \t]{0,8}(?:\r?\n|\\+[nr])")
 _SEPARATORS = re.compile(rb"(?:[\s\"',+|>]|\\[nrt]?)*+")
 # Line numbers, names of files before them, and the mark of a diff.
@@ -74,7 +74,8 @@ def judge_key(window: bytes, *, is_complete: bool) -> Verdict | None:
             sure_end, unsure, has_body = at, 0, True
         else:
             unsure, has_body = unsure + 1, has_body or is_line
-    return Verdict(sure_end, goes_on=sure_end > 0 and at == len(window))
+    # The window may have cut the last run, so one short run at its end speaks for nothing.
+    return Verdict(sure_end, goes_on=sure_end > 0 and at == len(window) and unsure <= 1)
 
 
 def _part(window: bytes, at: int) -> _Part:
