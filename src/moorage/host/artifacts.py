@@ -51,7 +51,13 @@ async def collect(connection: HostConnection, result: ToolResult, folder: Path) 
 
 def artifact_of(result: ToolResult) -> Artifact:
     """Return the artifact that a collected result tells of."""
-    return msgspec.convert(result.structured_content, Artifact, strict=False)
+    told = result.structured_content or {}
+    return Artifact(
+        name=told["name"],
+        path=Path(told["path"]),
+        sha256=told["sha256"],
+        size_bytes=told["size_bytes"],
+    )
 
 
 def _offer(result: ToolResult) -> Offer:

@@ -84,6 +84,15 @@ class Environment:
         """Return what the backend is asked for."""
         return self._placement
 
+    def check_open(self) -> None:
+        """Return while calls can still be made.
+
+        Raises:
+            ConnectionLost: this environment was closed.
+        """
+        if self._is_closed:
+            raise ConnectionLost("the session is closed.", hint="Open it again by its id.")
+
     async def connection(self) -> HostConnection:
         """Return a working connection, opening one when there is none.
 
@@ -95,8 +104,7 @@ class Environment:
         if current is not None and current.failure is None:
             return current
         async with self._lock:
-            if self._is_closed:
-                raise ConnectionLost("the session is closed.")
+            self.check_open()
             if self._connection is not None and self._connection.failure is None:
                 return self._connection
             await self._drop()

@@ -134,7 +134,7 @@ class Session:
         call = ToolCall(name=tool_name, arguments=encoded.decode(), id=self._next_id())
         who = actor or self.id
         result = await self._recorded(
-            self._checked(call, who, input),
+            lambda: self._checked(call, who, input),
             name=tool_name,
             call_id=call.id,
             actor=who,
@@ -250,7 +250,7 @@ class Session:
             data = await byte_exchange.read_bytes(connection, path, self.id, self.mode)
             return _bytes_result("read_bytes", path, data)
 
-        await self._recorded(read(), name="read_bytes", call_id=self._next_id(), actor=self.id)
+        await self._recorded(read, name="read_bytes", call_id=self._next_id(), actor=self.id)
         return data
 
     async def write_bytes(self, path: str, data: bytes) -> None:
@@ -265,7 +265,7 @@ class Session:
             await byte_exchange.write_bytes(connection, path, data, self.id, self.mode)
             return _bytes_result("write_bytes", path, data)
 
-        await self._recorded(write(), name="write_bytes", call_id=self._next_id(), actor=self.id)
+        await self._recorded(write, name="write_bytes", call_id=self._next_id(), actor=self.id)
 
     async def grant(
         self, *, mode: str | None = None, writable_roots: Sequence[str | os.PathLike[str]] = ()
@@ -296,13 +296,16 @@ class Session:
         self._calls += 1
         return f"{self.id}-{self._calls}"
 
-    async def _recorded(self, work: Awaitable[ToolResult], **facts: Any) -> ToolResult:
-        """Wait for one call and put how it went into the record, whatever that is."""
+    async def _recorded(
+        self, work: Callable[[], Awaitable[ToolResult]], **facts: Any
+    ) -> ToolResult:
+        """Make one call and put how it went into the record, whatever that is."""
+        self._environment.check_open()
         started_at = datetime.now(UTC)
         facts["mode"] = self.mode.value
         outcome: ToolResult | ExecutionError = _CANCELLED
         try:
-            outcome = await work
+            outcome = await work()
         except ExecutionError as error:
             outcome = error
             raise
