@@ -83,8 +83,9 @@ def tail_start(data: bytes, limit: int) -> int:
     first = len(data) - limit
     if first <= 0:
         return 0
-    for cut in range(first, min(first + _LONGEST_CONTINUATION + 1, len(data))):
-        if not _continues(data[cut]):
+    last = min(first + _LONGEST_CONTINUATION, len(data))
+    for cut in range(first, last + 1):
+        if cut == len(data) or not _continues(data[cut]):
             return cut
     return first
 
