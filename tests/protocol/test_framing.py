@@ -74,19 +74,29 @@ def test_frames_before_an_over_long_one_are_still_returned() -> None:
         reader.feed(b"\n")
 
 
-class CountingArray(bytearray):
-    """Counts the bytes that were copied into it."""
-
-    copied = 0
-
-    def __iadd__(self, other: object) -> CountingArray:
-        type(self).copied += len(other)  # type: ignore[arg-type]
-        return super().__iadd__(other)  # type: ignore[arg-type,return-value]
-
-
-def test_every_byte_of_a_long_line_is_kept_once_however_small_the_pieces() -> None:
+def test_a_long_line_in_small_pieces_is_kept_in_few_and_comes_out_whole() -> None:
     reader = FrameReader()
-    reader._partial = CountingArray()
     for _ in range(10_000):
-        assert reader.feed(b"xxx") == []
-    assert CountingArray.copied == 30_000
+        assert reader.feed(b"abc") == []
+        assert len(reader._pieces) == 1
+    assert reader.feed(b"x" * 5000) == []
+    assert reader.feed(b"d") == []
+    assert len(reader._pieces) == 3
+    assert reader.feed(b"\n") == [b"abc" * 10_000 + b"x" * 5000 + b"d"]
+    assert reader._pieces == []
+
+
+def test_every_piece_of_a_long_line_is_looked_at_once() -> None:
+    class Counted(bytes):
+        splits = 0
+
+        def split(self, *args: object) -> list[bytes]:  # type: ignore[override]
+            Counted.splits += 1
+            return super().split(*args)  # type: ignore[arg-type]
+
+    reader = FrameReader()
+    pieces = [Counted(b"x" * 5000) for _ in range(100)]
+    for piece in pieces:
+        reader.feed(piece)
+    assert Counted.splits == 100
+    assert reader._pieces == pieces
