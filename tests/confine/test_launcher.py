@@ -40,7 +40,7 @@ class Bench:
         self.worker, theirs = Channel.pair()
         self.lifeline, self.lifeline_held = os.pipe()
         self.wakeup, self.wakeup_held = os.pipe()
-        sight = Sight(snapshot=own_snapshot, count_children=lambda _: len(self.started()))
+        sight = Sight(snapshot=own_snapshot, children_of=lambda _: set(self.started()))
         self.families = Families(NONCE, sight=sight)
         self.launcher = Launcher(
             Channel(theirs),
@@ -89,7 +89,7 @@ class Bench:
 
     def run_blind(self, output: int) -> bytes:
         """Run a launcher that ends nothing, and return all that its program wrote."""
-        self.families.sight = Sight(snapshot=dict)
+        self.families.sight = Sight(snapshot=dict, children_of=lambda _: set())
         self.run()
         with os.fdopen(output, "rb") as file:
             text = file.read()
@@ -311,7 +311,7 @@ class Table:
             snapshot=lambda: {p.pid: p for p in self.processes},
             marker_of=lambda pid: self.markers.get(pid, b""),
             send_signal=self.send_signal,
-            count_children=lambda top: sum(p.parent == top for p in self.processes),
+            children_of=lambda top: {p.pid for p in self.processes if p.parent == top},
             now=lambda: self.clock,
         )
 
@@ -403,6 +403,17 @@ def test_the_dead_are_no_members_and_a_call_without_members_is_forgotten(table) 
     assert known.members() == {}
     assert not known.may_have_orphans()
     assert known._calls == {}
+
+
+def test_a_newborn_that_a_look_missed_is_looked_for_again(table) -> None:
+    known = families(table)
+    known.add(1, 201)
+    newborn = process(202, TOP, session=201)
+    looks = iter([{}, {}, {202: newborn}])
+    known.sight = table.sight._replace(snapshot=lambda: next(looks), children_of=lambda _: {202})
+    assert pids(known.members()) == {1: [202]}
+    known.sight = table.sight._replace(snapshot=dict, children_of=lambda _: {203})
+    assert known.members() == {}
 
 
 def test_an_ending_asks_once_waits_then_kills_and_gives_up_in_time(table) -> None:

@@ -138,7 +138,7 @@ class Bench:
             reaper=self.reap,
             sight=Sight(
                 snapshot=lambda: self.orphans,
-                count_children=lambda _: len(self.loop._launchers) + len(self.orphans),
+                children_of=lambda _: {*self.loop._launchers, *self.orphans},
                 send_signal=self.kill,
                 now=self.tick,
             ),

@@ -72,14 +72,13 @@ def test_descendants_are_found_even_in_a_table_that_was_torn_while_it_was_read()
     assert found == [2, 3, 4]
 
 
-def test_children_are_counted_with_and_without_the_kernels_own_list(sleeper, monkeypatch) -> None:
-    counted = tree.count_children(os.getpid())
-    assert counted >= 1
+def test_children_are_found_with_and_without_the_kernels_own_list(sleeper, monkeypatch) -> None:
     seen = [p for p in tree.snapshot().values() if p.parent == os.getpid()]
-    assert tree.count_children(os.getpid()) == len(seen)
+    assert sleeper in tree.children_of(os.getpid())
+    assert tree.children_of(os.getpid()) == {p.pid for p in seen}
     monkeypatch.setattr(tree, "open", lambda *_, **__: _raise(FileNotFoundError()), raising=False)
     monkeypatch.setattr(tree, "snapshot", lambda: {p.pid: p for p in seen})
-    assert tree.count_children(os.getpid()) == len(seen)
+    assert tree.children_of(os.getpid()) == {p.pid for p in seen}
 
 
 def _raise(error: Exception):

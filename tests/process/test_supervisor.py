@@ -7,12 +7,14 @@ import signal
 import anyio
 import pytest
 
+from moorage.confine.provider import ConfinementProvider
 from moorage.errors import (
     ConfigError,
     ConfinementUnavailable,
     EnvironmentDied,
     InvalidArguments,
     ProvisionError,
+    ShutdownIncomplete,
 )
 from moorage.policy.permission import PermissionMode
 from moorage.process.spec import ExitStatus, ProgramSpec, SupervisorLimits
@@ -241,9 +243,8 @@ async def test_ending_one_call_leaves_another_alone(hand, shell) -> None:
 
 async def test_a_signal_reaches_the_whole_family(hand, shell) -> None:
     with anyio.fail_after(5):
-        async with hand.supervisor.open(
-            shell("trap 'echo heard; exit' USR1; echo; read < <(sleep 1000)")
-        ) as child:
+        command = "trap 'echo heard; exit' USR1; echo; while :; do sleep 0.01; done"
+        async with hand.supervisor.open(shell(command)) as child:
             await hand.read_line(child.stdout)
             await child.signal(signal.SIGUSR1)
             assert (await hand.finish(child)).stdout == "heard\n"
@@ -523,3 +524,70 @@ async def test_an_error_inside_the_supervisor_comes_out_as_it_is(nursery) -> Non
     with pytest.raises(KeyError):
         async with Supervisor(nursery):
             raise KeyError
+
+
+async def test_a_program_that_began_early_is_adopted_and_its_launcher_serves_on(
+    nursery, limits, place, hand, shell
+) -> None:
+    early = nursery.begin(place.plan(), ["bash", "-c", "echo $A $PPID"], {**BASE, "A": "early"})
+    with anyio.fail_after(5):
+        async with Supervisor(nursery, limits=limits, base_variables=lambda _: BASE) as supervisor:
+            async with supervisor.adopt(early) as child:
+                said = (await hand.finish(child)).stdout.split()
+            assert said[0] == "early"
+            async with supervisor.open(shell("echo $PPID")) as child:
+                assert (await hand.finish(child)).stdout.strip() == said[1]
+
+
+async def test_an_early_program_that_could_not_run_says_why(nursery, limits, place) -> None:
+    missing = nursery.begin(place.plan(), ["no-such-program"], BASE)
+    around_home = place.plan()._replace(writable_roots=(str(place.hidden.parent),))
+    refused = nursery.begin(around_home, ["true"], BASE)
+    with anyio.fail_after(5):
+        async with Supervisor(nursery, limits=limits) as supervisor:
+            with pytest.raises(ProvisionError, match="no-such-program: No such file"):
+                async with supervisor.adopt(missing):
+                    raise AssertionError("it ran")
+            with pytest.raises(ConfinementUnavailable, match="contains"):
+                async with supervisor.adopt(refused):
+                    raise AssertionError("it ran")
+
+
+PROVIDER = ConfinementProvider(
+    argv=("/usr/bin/env",),
+    enforcement="full",
+    hidden=("HIDDEN={path}",),
+    writable=("WRITABLE={path}",),
+)
+
+
+async def test_a_configured_provider_stands_in_for_the_kernel(
+    nursery, limits, place, hand, shell
+) -> None:
+    spec = shell("echo $HIDDEN $WRITABLE; grep NoNewPrivs /proc/self/status")
+    async with Supervisor(
+        nursery, limits=limits, provider=PROVIDER, found_abi=0, base_variables=lambda _: BASE
+    ) as supervisor:
+        said = (await hand.__class__(supervisor).run(spec)).stdout.splitlines()
+        assert said[0].split() == [str(place.hidden), str(place.private)]
+        assert said[1].split() == ["NoNewPrivs:", "0"]
+        unconfined = shell("echo $HIDDEN.", plan=place.plan(PermissionMode.UNCONFINED))
+        assert (await hand.__class__(supervisor).run(unconfined)).stdout == ".\n"
+    early = nursery.begin(place.plan(), spec.argv, BASE, provider=PROVIDER)
+    async with Supervisor(nursery, limits=limits) as supervisor, supervisor.adopt(early) as child:
+        assert (await hand.finish(child)).stdout.startswith(str(place.hidden))
+
+
+class Stubborn:
+    """A launcher that leaves two processes behind."""
+
+    async def close(self, grace_seconds: float) -> int:
+        return 2
+
+
+async def test_a_supervisor_says_what_survived(nursery) -> None:
+    async with Supervisor(nursery) as supervisor:
+        supervisor._all_launchers.add(Stubborn())  # type: ignore[arg-type]
+        with pytest.raises(ShutdownIncomplete, match="2 processes survived"):
+            await supervisor.aclose()
+        supervisor._all_launchers.clear()

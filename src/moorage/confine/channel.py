@@ -29,11 +29,10 @@ _FULL = frozenset({errno.EAGAIN, errno.ETOOMANYREFS, errno.ENOBUFS})
 class Channel:
     """One end; it never blocks."""
 
-    def __init__(self, connection: socket.socket, *, inline_bytes: int = INLINE_BYTES) -> None:
+    def __init__(self, connection: socket.socket) -> None:
         """Take over the connection."""
         connection.setblocking(False)
         self._connection = connection
-        self._inline_bytes = min(inline_bytes, INLINE_BYTES)
 
     @classmethod
     def pair(cls) -> tuple[Channel, socket.socket]:
@@ -59,7 +58,7 @@ class Channel:
             OSError: the other end is gone.
         """
         data = messages.encode(message)
-        if len(data) <= self._inline_bytes:
+        if len(data) <= INLINE_BYTES:
             return self._try_send(data, descriptors)
         with os.fdopen(os.memfd_create("moorage-message"), "wb", buffering=0) as bulk:
             bulk.write(data)

@@ -18,13 +18,17 @@ EVERYONE = 0
 """The number that stands for all calls of a launcher; calls count from 1."""
 
 
+MOST_LOOKS = 10
+"""Looks at the process table in a row: enough to catch up with anything but a fork bomb."""
+
+
 class Sight(NamedTuple):
     """How the process table is seen and reached; tests look at a part of it."""
 
     snapshot: Callable[[], Table] = tree.snapshot
     marker_of: Callable[[int], bytes] = tree.marker_of
     send_signal: Callable[[Process, int], bool] = tree.send_signal
-    count_children: Callable[[int], int] = tree.count_children
+    children_of: Callable[[int], set[int]] = tree.children_of
     now: Callable[[], float] = time.monotonic
 
 
@@ -64,11 +68,11 @@ class Families:
 
     def may_have_orphans(self) -> bool:
         """Return whether anything but running programs may still be a child of the launcher."""
-        return self.sight.count_children(self._top) > len(self._running)
+        return len(self.sight.children_of(self._top)) > len(self._running)
 
     def members(self) -> dict[int, list[Process]]:
         """Return every live descendant by call; those of no known call stand under ``EVERYONE``."""
-        children = tree.by_parent(self.sight.snapshot())
+        children = tree.by_parent(self._whole_table())
         found: dict[int, list[Process]] = {}
         owners: dict[tuple[int, int], int] = {}
         for top in children.get(self._top, ()):
@@ -83,6 +87,18 @@ class Families:
             if call not in found:
                 self.forget(call)
         return found
+
+    def _whole_table(self) -> Table:
+        """Return the process table, looked at again while it misses children of the launcher.
+
+        It is not read at one instant: a process that forks and ends meanwhile can be seen neither
+        itself nor by its child. But then the child has already come to the launcher.
+        """
+        for _ in range(MOST_LOOKS):
+            table = self.sight.snapshot()
+            if self.sight.children_of(self._top) <= table.keys():
+                break
+        return table
 
     def _owner(self, top: Process) -> int:
         """Return the call that a child of the launcher belongs to.

@@ -22,11 +22,13 @@ from moorage.confine.families import Families, Sight
 from moorage.confine.launcher import WAKEUP_BYTES, Launcher, confine
 from moorage.confine.messages import Kind, Message, encode_texts, plan_from_texts, plan_to_texts
 from moorage.errors import ProvisionError
+from moorage.policy.permission import PermissionMode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from moorage.confine.plan import Plan
+    from moorage.confine.provider import ConfinementProvider
 
 IGNORED_SIGNALS = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
 
@@ -108,14 +110,25 @@ class Nursery:
         return Launch(self._launches, plan, nonce, channel, tombstone)
 
     def begin(
-        self, plan: Plan, argv: Sequence[str], variables: Mapping[str, str], *, cwd: str = ""
+        self,
+        plan: Plan,
+        argv: Sequence[str],
+        variables: Mapping[str, str],
+        *,
+        cwd: str = "",
+        provider: ConfinementProvider | None = None,
     ) -> EarlyChild:
         """Start a program at once, in a launcher of its own, while the worker still grows.
+
+        A ``provider`` confines it in the kernel's place.
 
         Raises:
             ConfinementUnavailable: the kernel cannot enforce the plan; nothing ran.
             ProvisionError: the nursery is gone.
         """
+        if provider is not None and plan.mode.is_restricted:
+            argv = provider.wrap(plan, argv)
+            plan = plan._replace(mode=PermissionMode.UNCONFINED)
         launch = self.launch(plan)
         stdout, stdout_end = os.pipe2(os.O_CLOEXEC)
         stderr, stderr_end = os.pipe2(os.O_CLOEXEC)
@@ -369,7 +382,7 @@ class NurseryLoop:
             os.close(tombstone)
 
     def _has_orphans(self) -> bool:
-        return self._sight.count_children(os.getpid()) > len(self._launchers)
+        return bool(self._sight.children_of(os.getpid()) - self._launchers.keys())
 
     def _sweep(self) -> None:
         children = tree.by_parent(self._sight.snapshot())

@@ -94,14 +94,14 @@ def marker_of(pid: int) -> bytes:
     return rest.partition(b"\0")[0] if found else b""
 
 
-def count_children(pid: int) -> int:
-    """Return how many children a single-threaded process has, those to collect included."""
+def children_of(pid: int) -> set[int]:
+    """Return the children of a single-threaded process, those that await collection included."""
     try:
         with open(f"/proc/{pid}/task/{pid}/children", "rb", buffering=0) as file:
-            return len(file.read().split())
+            return {int(child) for child in file.read().split()}
     except OSError:
         # A kernel built without this file: look at everybody instead.
-        return sum(process.parent == pid for process in snapshot().values())
+        return {process.pid for process in snapshot().values() if process.parent == pid}
 
 
 def send_signal(process: Process, number: int) -> bool:

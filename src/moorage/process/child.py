@@ -47,8 +47,9 @@ class PipeReader:
         return True
 
     def close(self) -> None:
-        """Close this end; closing twice is fine."""
+        """Close this end; closing twice is fine, and whoever still reads is told."""
         if self.fd >= 0:
+            anyio.notify_closing(self.fd)
             os.close(self.fd)
             self.fd = -1
 

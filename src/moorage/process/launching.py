@@ -19,10 +19,14 @@ from moorage.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from moorage.confine.nursery import Launch, Nursery
     from moorage.process.spec import ProgramSpec, SupervisorLimits
+
+
+SWEEP_SECONDS = 0.01
+"""Between two looks for what nursery and launcher left behind together."""
 
 
 class Call:
@@ -140,17 +144,21 @@ class LauncherEnd:
                 await _end_of(_handle(self._nursery.pid))
                 handle, self._handle = self._handle, None
                 await _end_of(handle)
-                self._sweep()
+                await self._sweep()
 
-    def _sweep(self) -> None:
+    async def _sweep(self) -> None:
         """Nursery and launcher were both lost: what they held has come to this process."""
+        while leavings := list(self._leavings()):
+            tree.send_signals(leavings, signal.SIGKILL)
+            await anyio.sleep(SWEEP_SECONDS)
+
+    def _leavings(self) -> Iterator[tree.Process]:
         children = tree.by_parent(tree.snapshot())
         pids = {call.pid for call in self._calls.values()}
         for top in children.get(os.getpid(), ()):
             nonce = tree.marker_of(top.pid).rpartition(b".")[0].decode("ascii", "replace")
             if nonce == self._launch.nonce or {top.pid, top.group, top.session} & pids:
-                for process in tree.with_descendants(top, children):
-                    tree.send_signal(process, signal.SIGKILL)
+                yield from (p for p in tree.with_descendants(top, children) if p.is_alive)
 
     def _wake_all(self) -> None:
         self._ready.set()

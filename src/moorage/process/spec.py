@@ -49,8 +49,5 @@ class SupervisorLimits(msgspec.Struct, frozen=True, kw_only=True):
     spawns_in_flight: int = 32
     """Starts a launcher may owe an answer to: its socket fills at about 60."""
 
-    inline_bytes: int = 32 * 1024
-    """Messages above this travel in a memory file: a socket buffer takes about 200 KiB."""
-
     drain_bytes: int = 64 * 1024
     """How much is read at a time from a child that outlived its shell, and dropped."""
