@@ -1,0 +1,1 @@
+"""Git as a tool may use it: which calls are allowed, and what a status means."""
