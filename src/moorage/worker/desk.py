@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import anyio
 
+from moorage.errors import ExecutionError
 from moorage.policy.permission import PermissionMode
 from moorage.process import login, variables
 from moorage.tools.catalogue import ToolContext
@@ -50,13 +52,16 @@ class Desk:
         self.exports = Exports(self.place.state)
         self.uploads = Uploads(self.root, self.place.temporary)
         self._binding = binding
+        self._options = options
         self._supervisor = supervisor
         self._redactor = Redactor(variables.secret_values(binding.environment))
         self._are_commands_prepared = anyio.Event()
         self.context = lru_cache(CONTEXTS)(self._context)
 
     async def prepare_commands(self, capture: LoginCapture) -> None:
-        """Take the login environment and have a launcher ready for the usual mode."""
+        """Have a launcher ready for the usual mode, and take the login environment."""
+        with suppress(ExecutionError):  # the first command meets it again, and tells
+            await self._supervisor.prepare(self.place.plan(self._options.highest))
         found = await login.finish(capture, self._supervisor)
         if found.problem:
             logger.warning("commands start without the login environment: %s", found.problem)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
 import stat
 import time
 from collections.abc import Callable
@@ -86,7 +85,7 @@ class Exports:
         """
         before = os.fstat(fd)
         self._check(before, name)
-        token = secrets.token_urlsafe(32)
+        token = os.urandom(32).hex()
         self._reserve(token, before.st_size)
         try:
             copy = await to_thread.run_sync(self._copy, fd, before, name)

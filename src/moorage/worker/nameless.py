@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
 from pathlib import Path
 
 
@@ -23,7 +22,7 @@ def open_nameless(folder: Path) -> int:
             # Some file systems (and all but Linux) have no such file: make one and drop its name.
             if error.errno not in (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL):
                 raise
-    path = folder / secrets.token_hex(16)
+    path = folder / os.urandom(16).hex()
     fd = os.open(path, flags | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     os.unlink(path)
     return fd

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
-import tempfile
 from pathlib import Path
 
 import msgspec
@@ -53,6 +51,8 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
         Raises:
             OSError: something could not be removed; it is left for inspection.
         """
+        import shutil  # noqa: PLC0415 - needed at the very end only, and the start is hot
+
         shutil.rmtree(self.temporary)
         if with_root and self.is_root_made_here:
             shutil.rmtree(self.root)
@@ -74,7 +74,7 @@ def prepare(binding: Binding, options: WorkerOptions) -> Place:
     try:
         for folder in (state, cache):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        temporary = Path(os.path.realpath(tempfile.mkdtemp(prefix="moorage-")))
+        temporary = _temporary_folder()
     except OSError as error:
         raise ConfigError(
             f"the worker cannot keep its state: {error}.",
@@ -88,6 +88,14 @@ def prepare(binding: Binding, options: WorkerOptions) -> Place:
         is_root_made_here=is_made_here,
         options=options,
     )
+
+
+def _temporary_folder() -> Path:
+    """Make a private folder with a short path: sockets are made in it, whose paths are bounded."""
+    folder = os.path.realpath(os.environ.get("TMPDIR") or "/tmp")  # noqa: S108 - mode 0700 below
+    made = Path(folder) / f"moorage-{os.urandom(6).hex()}"
+    made.mkdir(mode=0o700)
+    return made
 
 
 def _root(binding: Binding) -> tuple[str, bool]:

@@ -7,7 +7,6 @@ upload that is given up, and even a worker that is killed, leaves nothing.
 from __future__ import annotations
 
 import os
-import secrets
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -260,7 +259,7 @@ def _telling(path: str) -> Iterator[None]:
 
 
 def _new_token() -> str:
-    return secrets.token_urlsafe(32)
+    return os.urandom(32).hex()
 
 
 def _unknown() -> InvalidArguments:
