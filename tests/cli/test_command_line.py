@@ -214,7 +214,7 @@ def complete(words: str, current: int) -> list[str]:
         program, _MOORAGE_COMPLETE="bash_complete", COMP_WORDS=words, COMP_CWORD=str(current)
     )
     assert ended.stderr == b""
-    return [line.partition(",")[2] for line in ended.stdout.decode().splitlines()]
+    return [line.partition(",")[2] for line in ended.stdout.decode().splitlines() if line]
 
 
 def test_a_shell_completes_commands_tools_modes_and_environments(home: Any) -> None:

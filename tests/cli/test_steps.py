@@ -34,7 +34,7 @@ def test_a_step_that_does_not_do_what_it_says_fails(capsys: pytest.CaptureFixtur
         with Steps().step("Be red") as step:
             step.expect(True, "never")
             step.show("seen")
-            step.expect(False, "it was blue.")
+            step.expect(False, "it was blue")
 
     with pytest.raises(StepFailed, match="it was blue"):
         be_red()

@@ -71,7 +71,8 @@ class RootGroup(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the sub-command, or say which name is near to the one that was given."""
         name = args[0]
-        if not name.startswith("-") and name not in self.list_commands(ctx):
+        is_known = name.startswith("-") or name in self.list_commands(ctx)
+        if not (is_known or ctx.resilient_parsing):
             raise click.UsageError(unknown_name("command", name, self.list_commands(ctx)), ctx)
         return super().resolve_command(ctx, args)
 

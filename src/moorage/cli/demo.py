@@ -24,7 +24,7 @@ FILES = {
 
         def total(cents: list[int], discount_percent: int = 0) -> int:
             """Return the sum, less the discount."""
-            return sum(cents) * (100 + discount_percent) // 100
+            return sum(cents) - discount_percent
         '''
     ),
     "tests/__init__.py": "",
@@ -44,12 +44,15 @@ FILES = {
         """
     ),
 }
+WRONG = "sum(cents) - discount_percent"
+RIGHT = "sum(cents) * (100 - discount_percent) // 100"
 TESTS = "python3 -m unittest"
-# A commit that needs no identity of the user's, and touches no configuration of theirs.
-COMMIT = (
-    "git init -q && git add prices tests && "
-    "git -c user.name=Demo -c user.email=demo@example.invalid commit -q -m 'First version'"
+# Whatever the user's Git wants of a commit (an identity, a signature, hooks), this one needs none.
+GIT = (
+    "git -c user.name=Demo -c user.email=demo@example.invalid "
+    "-c commit.gpgSign=false -c core.hooksPath=/dev/null"
 )
+COMMIT = f"git init -q && git add prices tests && {GIT} commit -q -m 'First version'"
 NEXT = """
 That was one session, opened and used through the public API. Nothing of it is left.
 Next:  moorage doctor                       what this machine enforces, and what not
@@ -80,13 +83,13 @@ async def play(place: TrialPlace) -> None:
         with steps.step("Run its tests: one fails") as step:
             await run_tests(session, step, exit_code=1)
         with steps.step("Search for the discount") as step:
-            found = await session.grep("discount_percent\\)", "prices")
+            found = await session.grep("return .*discount_percent", "prices")
             step.expect("total.py" in found.text, f"grep found nothing: {found.text!r}")
             step.show(found.text)
-        with steps.step("Edit the one wrong sign") as step:
-            change = await session.edit_file("prices/total.py", "(100 + disc", "(100 - disc")
+        with steps.step("Edit the wrong line") as step:
+            change = await session.edit_file("prices/total.py", WRONG, RIGHT)
             step.expect(change.replacements == 1, f"edited {change.replacements} places")
-            step.show(f"{change.path}: 100 + discount_percent becomes 100 - discount_percent")
+            step.show(f"{change.path}: {WRONG}  ->  {RIGHT}")
         with steps.step("Run the tests again: green") as step:
             await run_tests(session, step, exit_code=0)
         with steps.step("Try to write outside: the kernel refuses") as step:
@@ -129,5 +132,5 @@ async def publish(session: moorage.Session, step: Step) -> None:
     artifact = await session.present_artifact("fix.patch")
     data = await anyio.Path(artifact.path).read_bytes()
     same = sha256(data).hexdigest() == artifact.sha256.removeprefix("sha256:")
-    step.expect(same and b"100 - discount_percent" in data, "the copy is not the patch")
+    step.expect(same and RIGHT.encode() in data, "the copy is not the patch")
     step.show(f"{artifact.name}, {artifact.size_bytes} bytes, sha256 {artifact.sha256[:16]}…")

@@ -36,10 +36,12 @@ class Step:
         """Go on when ``is_so``.
 
         Raises:
-            StepFailed: it is not so; ``otherwise`` says what was seen instead.
+            StepFailed: it is not so; ``otherwise`` says what was seen instead, without a full stop.
         """
         if not is_so:
-            raise StepFailed(otherwise, hint="Run moorage doctor to see what this machine lacks.")
+            raise StepFailed(
+                f"{otherwise}.", hint="See what this machine lacks with moorage doctor."
+            )
 
 
 class Steps:

@@ -57,7 +57,8 @@ class ToolGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Return the tool's sub-command, or say which tool is near."""
-        if not args[0].startswith("-") and args[0] not in WORKSPACE_TOOLS:
+        is_known = args[0].startswith("-") or args[0] in WORKSPACE_TOOLS
+        if not (is_known or ctx.resilient_parsing):
             raise UnknownTool(
                 unknown_name("tool", args[0], WORKSPACE_TOOLS), hint="moorage tool lists them."
             )
