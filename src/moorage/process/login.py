@@ -13,12 +13,11 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from moorage.confine.plan import Plan
 from moorage.errors import ExecutionError
-from moorage.policy.permission import PermissionMode
 
 if TYPE_CHECKING:
     from moorage.confine.nursery import EarlyChild, Nursery
+    from moorage.confine.plan import Plan
     from moorage.process.supervisor import Supervisor
 
 CAPTURE_SECONDS = 5.0
@@ -37,15 +36,32 @@ _STARTUP_FILES = (
 )
 
 
-class LoginCapture(NamedTuple):
-    """A capture under way, or one that was kept from before."""
+class LoginCapture:
+    """A capture under way, or one that was kept from before; ``finish`` or ``release`` ends it."""
 
-    base: Mapping[str, str]
-    kept_in: Path
-    marker: str
-    found: Mapping[str, str] | None = None
-    child: EarlyChild | None = None
-    problem: str = ""
+    __slots__ = ("base", "child", "found", "kept_in", "marker", "problem")
+
+    def __init__(self, base: Mapping[str, str], kept_in: Path) -> None:
+        """Start from the worker's own variables."""
+        self.base = base
+        self.kept_in = kept_in
+        self.marker = os.urandom(16).hex()
+        self.found: Mapping[str, str] | None = None
+        self.child: EarlyChild | None = None
+        self.problem = ""
+
+    def take_child(self) -> EarlyChild | None:
+        """Return the login shell, which is now the caller's."""
+        child, self.child = self.child, None
+        return child
+
+    def release(self) -> None:
+        """Let go of a login shell that nobody took; it ends."""
+        child = self.take_child()
+        if child is not None:
+            child.launch.channel.close()
+            for descriptor in (child.launch.tombstone, child.stdout, child.stderr):
+                os.close(descriptor)
 
 
 class Login(NamedTuple):
@@ -55,27 +71,23 @@ class Login(NamedTuple):
     problem: str = ""
 
 
-def begin(
-    nursery: Nursery, base: Mapping[str, str], folder: Path, *, plan: Plan | None = None
-) -> LoginCapture:
+def begin(nursery: Nursery, base: Mapping[str, str], folder: Path, *, plan: Plan) -> LoginCapture:
     """Start a login shell that prints its variables, unless an earlier capture still holds.
 
     ``folder`` is private and keeps captures, by user, startup files and ``base``. The shell runs
     confined: it can write nothing.
     """
-    kept_in = folder / f"{_key(base)}.variables"
-    marker = os.urandom(16).hex()
+    capture = LoginCapture(base, folder / f"{_key(base)}.variables")
     with suppress(OSError):
-        found = _parse(kept_in.read_bytes())
-        return LoginCapture(base, kept_in, marker, found=found)
-    argv = ("bash", "-lc", f"printf '%s\\0' {marker}; exec env -0")
+        capture.found = _parse(capture.kept_in.read_bytes())
+        return capture
+    argv = ("bash", "-lc", f"printf '%s\\0' {capture.marker}; exec env -0")
+    home = base.get("HOME", "/")
     try:
-        child = nursery.begin(
-            plan or Plan(mode=PermissionMode.READ_ONLY), argv, base, cwd=base.get("HOME", "/")
-        )
+        capture.child = nursery.begin(plan, argv, base, cwd=home if os.path.isdir(home) else "/")
     except ExecutionError as error:
-        return LoginCapture(base, kept_in, marker, problem=str(error))
-    return LoginCapture(base, kept_in, marker, child=child)
+        capture.problem = str(error)
+    return capture
 
 
 async def finish(
@@ -84,10 +96,11 @@ async def finish(
     """Return the variables of the login, or those of the worker with the problem named."""
     if capture.found is not None:
         return Login(capture.found)
-    if capture.child is None:
+    child = capture.take_child()
+    if child is None:
         return Login(capture.base, capture.problem)
     try:
-        printed = await _printed(capture.child, supervisor, seconds)
+        printed = await _printed(child, supervisor, seconds)
     except ExecutionError as error:
         return Login(capture.base, str(error))
     _, is_whole, variables = printed.rpartition(f"{capture.marker}\0".encode())

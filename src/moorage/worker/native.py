@@ -70,6 +70,7 @@ class NativeProvider:
         Raises:
             ShutdownIncomplete: something did not end; the folders are left for inspection.
         """
+        self._capture.release()
         await self._supervisor.aclose()
         if self._bound is not None:
             self._bound.close()
