@@ -103,6 +103,14 @@ def test_a_nursery_that_takes_nothing_in_is_told(fresh, monkeypatch) -> None:
         fresh.launch(UNCONFINED)
 
 
+def test_a_nursery_that_does_not_end_is_ended(monkeypatch) -> None:
+    monkeypatch.setattr(nursery, "CLOSE_SECONDS", 0.02)
+    stopped = start_nursery()
+    os.kill(stopped.pid, signal.SIGSTOP)
+    stopped.close()
+    assert tree.look_at(stopped.pid) is None
+
+
 def test_only_linux_has_a_nursery(monkeypatch) -> None:
     monkeypatch.setattr(sys, "platform", "win32")
     with pytest.raises(ProvisionError, match="Linux"):

@@ -34,6 +34,8 @@ Identity = tuple[int, int]
 
 MISSING: Identity = (0, 0)
 
+_NOTHING_THERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES})
+
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -122,8 +124,10 @@ def _add(ruleset: int, path: str, rights: int) -> Identity:
     """
     try:
         target = _open_without_symlinks(path)
-    except OSError:
-        return MISSING
+    except OSError as error:
+        if error.errno in _NOTHING_THERE:
+            return MISSING
+        raise
     try:
         found = os.fstat(target)
         if stat.S_ISLNK(found.st_mode):

@@ -38,6 +38,9 @@ TICK_MS = 10
 SWEEP_SECONDS = 5.0
 """How long the nursery goes on killing after the worker went away."""
 
+CLOSE_SECONDS = 2 * SWEEP_SECONDS
+"""How long the worker waits for the nursery's own end."""
+
 
 ALL_GONE = b"."
 
@@ -169,6 +172,10 @@ class Nursery:
             return
         self._is_closed = True
         self._channel.close()
+        handle = os.pidfd_open(self.pid)
+        if not select.select([handle], [], [], CLOSE_SECONDS)[0]:
+            os.kill(self.pid, signal.SIGKILL)
+        os.close(handle)
         os.waitpid(self.pid, 0)
 
 

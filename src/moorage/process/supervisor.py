@@ -192,9 +192,8 @@ class Supervisor:
             await launcher.set_base(base)
 
     async def _start(self, launcher: LauncherEnd, spec: ProgramSpec) -> tuple[Call, Child]:
+        stdout, stdout_end, stderr, stderr_end = _two_pipes()
         call = launcher.expect()
-        stdout, stdout_end = os.pipe2(os.O_CLOEXEC)
-        stderr, stderr_end = os.pipe2(os.O_CLOEXEC)
         child = Child(launcher, call, PipeReader(stdout), PipeReader(stderr))
         try:
             await launcher.start(call, spec, (stdout_end, stderr_end))
@@ -264,3 +263,23 @@ class Supervisor:
                 f"{left} processes survived SIGKILL; the kernel holds them.",
                 hint="They end when the file system or device they wait for answers.",
             )
+
+
+def _two_pipes() -> tuple[int, int, int, int]:
+    """Return the reading and writing ends of two pipes.
+
+    Raises:
+        ProvisionError: this process has no descriptors left.
+    """
+    ends: list[int] = []
+    try:
+        for _ in range(2):
+            ends += os.pipe2(os.O_CLOEXEC)
+    except OSError as error:
+        for descriptor in ends:
+            os.close(descriptor)
+        raise ProvisionError(
+            f"No pipes for the output of a program: {error.strerror}. Nothing ran.",
+            hint="Run fewer commands at once, or raise the limit of open files.",
+        ) from error
+    return ends[0], ends[1], ends[2], ends[3]
