@@ -13,7 +13,7 @@ from moorage.cli import command_line as root_module
 from moorage.cli.command_line import ENTRIES, RootGroup, report, root
 from moorage.errors import ConfigError, Refused
 
-SCREEN_LINES, SCREEN_COLUMNS = 24, 80
+SCREEN_LINES, SCREEN_COLUMNS = 23, 80  # a line is left for the prompt
 
 
 def run_python(program: str, **variables: str) -> subprocess.CompletedProcess[bytes]:

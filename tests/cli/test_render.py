@@ -79,6 +79,12 @@ def test_a_table_fits_the_terminal(terminal: Terminal) -> None:
     assert "one" in terminal.getvalue()
 
 
+def test_a_column_that_is_empty_takes_no_room_on_a_terminal(terminal: Terminal) -> None:
+    with redirect_stdout(terminal):
+        render.print_table(("A", "NAME", "B"), [("one", "", "two")])
+    assert "NAME" not in terminal.getvalue()
+
+
 def test_a_table_of_markup_shows_the_markup(terminal: Terminal) -> None:
     with redirect_stdout(terminal):
         render.print_table(("A",), [("[bold]x[/bold]",)])

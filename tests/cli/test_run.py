@@ -93,8 +93,7 @@ def test_a_timeout_exits_with_124_and_says_what_was_ended(command_line: Any, ses
     assert ended.code == 124
     assert ended.out == b"so far\n"
     assert ended.err == (
-        b"moorage: timed out after 5.0 s; the command and everything it started were ended. "
-        b"Give it longer with --timeout.\n"
+        b"moorage: timed out after 5.0 s and ended with all it started; --timeout gives longer.\n"
     )
 
 

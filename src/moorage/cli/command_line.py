@@ -31,12 +31,12 @@ ENTRIES = (
     Entry("run", "Work", "Run one command in a confined workspace"),
     Entry("tool", "Work", "Call one workspace tool, exactly as a model would"),
     Entry("session", "Work", "List, show, change and remove saved sessions"),
-    Entry("mcp", "Connect", "Serve a workspace to any MCP client"),
-    Entry("worker", "Connect", "Serve the tools of this machine on standard streams"),
+    Entry("mcp", "Work", "Serve a workspace to any MCP client"),
     Entry("demo", "Set up", "See the main job done on a small real project"),
     Entry("doctor", "Set up", "Say what this machine can do, and how to fix what is missing"),
     Entry("env", "Set up", "List, show and check configured environments"),
     Entry("completion", "Set up", "Print the completion script of your shell"),
+    Entry("worker", "Set up", "Serve the tools of this machine on standard streams"),
 )
 
 EXAMPLES = (

@@ -94,8 +94,8 @@ def notes(result: CommandResult, words: Sequence[str], *, is_whole: bool) -> lis
     found = []
     if result.outcome == "timed_out":
         found.append(
-            f"timed out after {duration(result.duration_ms)}; the command and everything it "
-            "started were ended. Give it longer with --timeout."
+            f"timed out after {duration(result.duration_ms)} and ended with all it started; "
+            "--timeout gives longer."
         )
     if result.left_running:
         what = count(result.left_running, "background process", "background processes")

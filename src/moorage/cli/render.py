@@ -101,12 +101,13 @@ def _print_fitted(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None
     from rich.table import Table  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
+    # An empty column would take room that a path further right may need.
+    kept = [index for index in range(len(columns)) if any(row[index] for row in rows)]
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    last = len(columns) - 1
-    for index, column in enumerate(columns):
-        table.add_column(column, no_wrap=index != last, overflow="fold")
+    for index in kept:
+        table.add_column(columns[index], no_wrap=index != kept[-1], overflow="fold")
     for row in rows:
-        table.add_row(*(Text(shortened(cell)) for cell in row))
+        table.add_row(*(Text(shortened(row[index])) for index in kept))
     Console(highlight=False).print(table)
 
 
