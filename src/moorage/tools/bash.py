@@ -194,8 +194,8 @@ def _open_folder(path: str, context: ToolContext) -> tuple[int, str]:
         problem = "does not exist"
     except NotADirectoryError:
         problem = "is not a folder"
-    except (OSError, ValueError) as error:
-        problem = f"cannot be used: {getattr(error, 'strerror', None) or error}"
+    except OSError as error:
+        problem = f"cannot be used: {error.strerror}"
     else:
         return folder, location.absolute
     raise InvalidArguments(
