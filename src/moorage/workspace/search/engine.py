@@ -215,7 +215,7 @@ class RipgrepSearch:
         spec = ProgramSpec(
             argv=argv,
             plan=self._plan,
-            cwd=place.absolute,
+            cwd="/" if place.is_file else place.absolute,
             cwd_fd=None if place.is_file else place.fd,
             stdin_fd=place.fd if place.is_file else None,
             label="ripgrep",
