@@ -9,8 +9,8 @@ import pytest
 
 from moorage.confine import selftest
 from moorage.confine.attacks import ATTACKS
-from moorage.confine.messages import Kind, Message
 from moorage.confine.nursery import start_nursery
+from moorage.confine.nursery.messages import Kind, Message
 from moorage.confine.report import not_enforced
 from moorage.confine.selftest import Attackers, Scene, judge, run_here, run_self_tests
 from moorage.errors import ConfinementUnavailable, EnvironmentDied, ProvisionError

@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator
 import anyio
 import pytest
 
-from moorage.confine.channel import Channel
-from moorage.confine.messages import Kind, Message
 from moorage.confine.nursery import ALL_GONE, Launch
+from moorage.confine.nursery.channel import Channel
+from moorage.confine.nursery.messages import Kind, Message
 from moorage.confine.plan import Plan
 from moorage.errors import (
     ConfinementUnavailable,

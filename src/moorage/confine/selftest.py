@@ -16,8 +16,8 @@ import msgspec
 
 from moorage.confine.attacks import ATTACKS, BREACH, PRELUDE, Attack
 from moorage.confine.hardening import KEPT_MASK
-from moorage.confine.messages import Kind, Message, encode_texts
 from moorage.confine.nursery import Nursery, start_nursery
+from moorage.confine.nursery.messages import Kind, Message, encode_texts
 from moorage.confine.plan import Plan
 from moorage.confine.report import GAPS
 from moorage.errors import ConfinementUnavailable, EnvironmentDied, ProvisionError

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from moorage.confine import landlock, tree
-from moorage.confine.messages import Kind, Message, decode_texts, encode_texts
-from moorage.confine.nursery import ALL_GONE
+from moorage.confine import landlock
+from moorage.confine.nursery import ALL_GONE, tree
+from moorage.confine.nursery.messages import Kind, Message, decode_texts, encode_texts
 from moorage.errors import (
     ConfinementUnavailable,
     EnvironmentDied,

@@ -9,11 +9,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from moorage.confine import hardening, landlock, nursery, tree
-from moorage.confine.channel import Channel
-from moorage.confine.families import Sight
-from moorage.confine.messages import Kind, Message
-from moorage.confine.nursery import Nursery, NurseryLoop, keep_descriptors, start_nursery
+from moorage.confine import hardening, landlock
+from moorage.confine.nursery import hold, loop, tree
+from moorage.confine.nursery.channel import Channel
+from moorage.confine.nursery.families import Sight
+from moorage.confine.nursery.hold import Nursery, start_nursery
+from moorage.confine.nursery.loop import ALL_GONE, NurseryLoop, keep_descriptors
+from moorage.confine.nursery.messages import Kind, Message
 from moorage.confine.plan import Plan
 from moorage.errors import ConfinementUnavailable, ProvisionError
 from moorage.policy.permission import PermissionMode
@@ -47,14 +49,14 @@ def test_a_launcher_says_that_it_is_ready_and_ends_with_its_channel(fresh) -> No
     launch = fresh.launch(UNCONFINED)
     assert receive(launch.channel).kind is Kind.READY
     launch.channel.close()
-    assert read_tombstone(launch.tombstone) == nursery.ALL_GONE
+    assert read_tombstone(launch.tombstone) == ALL_GONE
 
 
 def test_a_killed_launcher_is_buried(fresh) -> None:
     launch = fresh.launch(UNCONFINED)
     receive(launch.channel)
     fresh.kill(launch)
-    assert read_tombstone(launch.tombstone) == nursery.ALL_GONE
+    assert read_tombstone(launch.tombstone) == ALL_GONE
     launch.channel.close()
 
 
@@ -104,7 +106,7 @@ def test_a_nursery_that_takes_nothing_in_is_told(fresh, monkeypatch) -> None:
 
 
 def test_a_nursery_that_does_not_end_is_ended(monkeypatch) -> None:
-    monkeypatch.setattr(nursery, "CLOSE_SECONDS", 0.02)
+    monkeypatch.setattr(hold, "CLOSE_SECONDS", 0.02)
     stopped = start_nursery()
     os.kill(stopped.pid, signal.SIGSTOP)
     stopped.close()
@@ -216,7 +218,7 @@ def test_when_the_worker_goes_launchers_and_orphans_are_ended(bench) -> None:
     bench.worker.close()
     bench.run()
     assert bench.killed == [orphan.pid]
-    assert read_tombstone(tombstone) == nursery.ALL_GONE
+    assert read_tombstone(tombstone) == ALL_GONE
     assert [tree.look_at(pid) for pid in bench.forked] == [None]
 
 
@@ -227,11 +229,11 @@ def test_one_launcher_can_be_killed_and_the_other_stays(bench) -> None:
         bench.turn()
     os.waitid(os.P_PID, bench.forked[0], os.WEXITED | os.WNOWAIT)
     bench.turn()
-    assert read_tombstone(first) == nursery.ALL_GONE
+    assert read_tombstone(first) == ALL_GONE
     assert list(bench.loop._launchers) == bench.forked[1:]
     bench.worker.close()
     bench.run()
-    assert read_tombstone(second) == nursery.ALL_GONE
+    assert read_tombstone(second) == ALL_GONE
 
 
 def test_a_stopped_launcher_goes_on(bench) -> None:
@@ -303,12 +305,12 @@ def test_every_other_descriptor_is_closed() -> None:
 
 def test_the_end_of_a_child_wakes_and_nothing_else_ends_us() -> None:
     def action() -> bool:
-        wakeup = nursery.prepare_signals()
+        wakeup = loop.prepare_signals()
         os.kill(os.getpid(), signal.SIGTERM)
         pid = os.posix_spawnp("true", ["true"], os.environ)
         os.set_blocking(wakeup, True)
         os.read(wakeup, 128)
-        return list(nursery.reap()) == [(pid, 0)]
+        return list(loop.reap()) == [(pid, 0)]
 
     assert in_a_fork(action) == 0
 
@@ -316,7 +318,7 @@ def test_the_end_of_a_child_wakes_and_nothing_else_ends_us() -> None:
 def test_the_reaper_stops_when_nobody_else_has_ended() -> None:
     def action() -> bool:
         pid = os.posix_spawnp("sleep", ["sleep", "1000"], os.environ)
-        is_empty = not list(nursery.reap())
+        is_empty = not list(loop.reap())
         os.kill(pid, signal.SIGKILL)
         return is_empty
 

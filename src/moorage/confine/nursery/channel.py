@@ -8,12 +8,12 @@ import os
 import socket
 from typing import TYPE_CHECKING
 
-from moorage.confine import messages
+from moorage.confine.nursery import messages
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from moorage.confine.messages import Message
+    from moorage.confine.nursery.messages import Message
 
 INLINE_BYTES = 32 * 1024
 """Messages above this travel in a memory file: a socket buffer takes about 200 KiB in all."""

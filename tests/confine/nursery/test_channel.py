@@ -6,8 +6,8 @@ import socket
 
 import pytest
 
-from moorage.confine.channel import INLINE_BYTES, Channel
-from moorage.confine.messages import Kind, Message
+from moorage.confine.nursery.channel import INLINE_BYTES, Channel
+from moorage.confine.nursery.messages import Kind, Message
 
 
 @pytest.fixture

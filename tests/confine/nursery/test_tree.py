@@ -5,8 +5,8 @@ import signal
 
 import pytest
 
-from moorage.confine import tree
-from moorage.confine.tree import Process
+from moorage.confine.nursery import tree
+from moorage.confine.nursery.tree import Process
 
 
 def spawn(*argv: str, **variables: str) -> int:

@@ -7,12 +7,12 @@ import signal
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from moorage.confine import tree
+from moorage.confine.nursery import tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from moorage.confine.tree import Process, Table
+    from moorage.confine.nursery.tree import Process, Table
 
 EVERYONE = 0
 """The number that stands for all calls of a launcher; calls count from 1."""

@@ -9,13 +9,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from moorage.confine import hardening, landlock, launcher, tree
-from moorage.confine.channel import Channel
-from moorage.confine.families import EVERYONE, Ending, Families, Sight, of_call
-from moorage.confine.launcher import Launcher, Reaped, confine
-from moorage.confine.messages import Kind, Message
+from moorage.confine import hardening, landlock
+from moorage.confine.nursery import launcher, tree
+from moorage.confine.nursery.channel import Channel
+from moorage.confine.nursery.families import EVERYONE, Ending, Families, Sight, of_call
+from moorage.confine.nursery.launcher import Launcher, Reaped, confine
+from moorage.confine.nursery.messages import Kind, Message
+from moorage.confine.nursery.tree import Process
 from moorage.confine.plan import Plan
-from moorage.confine.tree import Process
 from moorage.errors import ConfinementUnavailable
 from moorage.policy.permission import PermissionMode
 

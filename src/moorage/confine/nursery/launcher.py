@@ -14,16 +14,16 @@ from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
 from moorage.confine import hardening, landlock
-from moorage.confine.families import EVERYONE, Ending, Families, of_call
-from moorage.confine.messages import Kind, Message
+from moorage.confine.nursery.families import EVERYONE, Ending, Families, of_call
+from moorage.confine.nursery.messages import Kind, Message
+from moorage.confine.nursery.tree import MARKER
 from moorage.confine.plan import parse_mounts, rules
-from moorage.confine.tree import MARKER
 from moorage.errors import ExecutionError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from moorage.confine.channel import Channel
+    from moorage.confine.nursery.channel import Channel
     from moorage.confine.plan import Mount, Plan
 
 TICK_MS = 10

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moorage.confine.messages import (
+from moorage.confine.nursery.messages import (
     Kind,
     Message,
     decode,
