@@ -14,6 +14,7 @@ import msgspec
 
 from moorage.tools.checks import recognise
 from moorage.tools.git_words import is_git_destructive, judge_git
+from moorage.tools.shell_words import ShellLine, split
 from moorage.workspace.protected import is_protected_name
 
 Risk = Literal["low", "medium", "high"]
@@ -33,9 +34,9 @@ def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-_METACHARACTERS = re.compile(r"[;&|<>`$(){}\n\r!#\\*?\[\]~]")
-_SEGMENTS = re.compile(r"[;&|\n()]+")
+_SEGMENTS = re.compile(r"[;&|\n()`]+")
 _WORDS = re.compile(r"'[^']*+'|\"[^\"]*+\"|[^\s'\"]++")
+_OPTION_STARTS = frozenset("-0123456789")
 _QUOTES = str.maketrans("", "", "'\"")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=", re.ASCII)
 _WRAPPERS = _names("builtin command env exec ionice nice nohup stdbuf time timeout xargs")
@@ -72,12 +73,13 @@ def classify(command: str) -> Classification:
     """Return what a command may do."""
     if recognise(command) is not None:
         return Classification(risk="medium", reason="it runs the project's own checks")
-    destroyer = _destroyer(command)
+    line = split(command)
+    destroyer = _destroyer(_segments(command, line))
     if destroyer:
         return Classification(risk="high", reason=f"{destroyer} may destroy", destructive=True)
-    if _METACHARACTERS.search(command) is not None:
+    if line is None or not line.is_plain:
         return Classification(risk="high", reason="the command has shell metacharacters")
-    words = _words(command)
+    words = [word.text for word in line.commands[0]]
     if not words or _ASSIGNMENT.match(words[0]):
         return Classification(risk="high", reason="it is no plain command")
     return _judge(words[0], words[1:])
@@ -112,7 +114,8 @@ def _paths(name: str, arguments: list[str]) -> list[str]:
         return []
     named = [argument for argument in arguments if not argument.startswith("-")]
     values = [argument.partition("=")[2] for argument in arguments if argument.startswith("--")]
-    return values + (named[1:] if name in _TAKES_PATTERN else named)
+    has_pattern = name in _TAKES_PATTERN and "-f" not in arguments
+    return values + (named[1:] if has_pattern else named)
 
 
 def _what_it_does(name: str) -> str:
@@ -126,12 +129,18 @@ def _what_it_does(name: str) -> str:
     return f"{name} is not known to only read"
 
 
-def _destroyer(command: str) -> str:
+def _segments(command: str, line: ShellLine | None) -> list[list[str]]:
+    """Return the words of each simple command; a guess where the line cannot be split for sure."""
+    if line is not None:
+        return [[word.text for word in words] for words in line.commands]
+    return [_words(segment) for segment in _SEGMENTS.split(command)]
+
+
+def _destroyer(segments: list[list[str]]) -> str:
     """Return the first program in the line that may destroy something, or nothing."""
-    for segment in _SEGMENTS.split(command):
-        words = _words(segment)
+    for words in segments:
         while words and (
-            words[0] in _WRAPPERS or _ASSIGNMENT.match(words[0]) or words[0][0] in "-0123456789"
+            words[0] in _WRAPPERS or _ASSIGNMENT.match(words[0]) or words[0][:1] in _OPTION_STARTS
         ):
             del words[0]
         if not words:

@@ -19,12 +19,18 @@ _PIECE = re.compile(r"'([^']*)'|\"((?:[^\"\\]|\\.)*)\"|\\(.)|([^'\"\\]+)", re.DO
 _ESCAPED_IN_QUOTES = re.compile(r"\\([\"\\$`])")
 
 
+# What a shell would expand, outside quotes and inside double ones.
+_EXPANDED = re.compile(r"[$*?\[\]]|\{[^}]*(?:,|\.\.)|^[~#!]|[=:]~")
+_EXPANDED_IN_QUOTES = re.compile(r"(?<!\\)\$")
+
+
 class ShellWord(NamedTuple):
-    """One word as it is written, and its text without quotes; ``start`` is where it begins."""
+    """One word without its quotes, and where it is written; literal when nothing is expanded."""
 
     text: str
     start: int
     end: int
+    is_literal: bool
 
 
 class ShellLine(NamedTuple):
@@ -32,6 +38,14 @@ class ShellLine(NamedTuple):
 
     commands: tuple[tuple[ShellWord, ...], ...]
     operators: tuple[str, ...]
+    has_redirection: bool = False
+
+    @property
+    def is_plain(self) -> bool:
+        """Return whether this is one command of literal words and nothing else."""
+        return not (self.operators or self.has_redirection) and all(
+            word.is_literal for word in self.commands[0]
+        )
 
 
 def split(command: str) -> ShellLine | None:
@@ -43,7 +57,7 @@ def split(command: str) -> ShellLine | None:
     words: list[ShellWord] = []
     text = command.strip()
     offset = len(command) - len(command.lstrip())
-    at = 0
+    at, has_redirection = 0, False
     while at < len(text):
         token = _TOKEN.match(text, at)
         if token is None:
@@ -51,23 +65,30 @@ def split(command: str) -> ShellLine | None:
         at = token.end()
         if token["word"] is not None:
             start = token.start("word") + offset
-            words.append(ShellWord(_unquoted(token["word"]), start, token.end() + offset))
+            words.append(_word(token["word"], start, token.end() + offset))
         elif token["operator"] is not None:
             commands.append(tuple(words))
             operators.append(token["operator"])
             words = []
+        else:
+            has_redirection = True
     commands.append(tuple(words))
-    return ShellLine(tuple(commands), tuple(operators))
+    return ShellLine(tuple(commands), tuple(operators), has_redirection)
 
 
-def _unquoted(word: str) -> str:
-    if not any(mark in word for mark in "'\"\\"):
-        return word
+def _word(written: str, start: int, end: int) -> ShellWord:
+    if not any(mark in written for mark in "'\"\\"):
+        return ShellWord(written, start, end, _EXPANDED.search(written) is None)
     parts: list[str] = []
-    for piece in _PIECE.finditer(word):
+    is_literal = True
+    for piece in _PIECE.finditer(written):
         single, double, escaped, plain = piece.groups()
         if double is not None:
             parts.append(_ESCAPED_IN_QUOTES.sub(r"\1", double))
+            is_literal = is_literal and _EXPANDED_IN_QUOTES.search(double) is None
+        elif plain is not None:
+            parts.append(plain)
+            is_literal = is_literal and _EXPANDED.search(plain) is None
         else:
-            parts.append(next(part for part in (single, escaped, plain) if part is not None))
-    return "".join(parts)
+            parts.append(single if single is not None else escaped)
+    return ShellWord("".join(parts), start, end, is_literal)
