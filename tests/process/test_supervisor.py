@@ -2,24 +2,18 @@ from __future__ import annotations
 
 import os
 import resource
-import shutil
 import signal
-from pathlib import Path
 
 import anyio
 import pytest
 
-from moorage.confine.provider import ConfinementProvider
 from moorage.errors import (
-    ConfigError,
     ConfinementUnavailable,
-    EnvironmentDied,
     InvalidArguments,
     ProvisionError,
     ShutdownIncomplete,
 )
-from moorage.policy.permission import PermissionMode
-from moorage.process.spec import ExitStatus, ProgramSpec, SupervisorLimits
+from moorage.process.spec import ExitStatus, ProgramSpec
 from moorage.process.supervisor import Supervisor
 
 BASE = {"PATH": os.environ["PATH"]}
@@ -290,236 +284,6 @@ async def test_many_starts_in_flight_wait_for_room(nursery, limits, place) -> No
     assert results == [ExitStatus(exit_code=0)] * 200
 
 
-# What is lost.
-
-
-async def test_a_lost_launcher_ends_what_it_started_and_the_next_command_runs(hand, shell) -> None:
-    command = "setsid sleep 1000 & echo $! $PPID; sleep 1000"
-    with anyio.fail_after(5):
-        async with hand.supervisor.open(shell(command)) as child:
-            left, launcher = map(int, (await hand.read_line(child.stdout)).split())
-            os.kill(launcher, signal.SIGKILL)
-            with pytest.raises(EnvironmentDied, match="was ended"):
-                await child.wait()
-            # It is told only once everything is gone.
-            with pytest.raises(ProcessLookupError):
-                os.kill(left, 0)
-            await child.end(0)
-            assert await child.count_left() == 0
-    assert (await hand.run(shell("echo again"))).stdout == "again\n"
-
-
-async def test_a_command_that_kills_all_it_can_reach_ends_only_its_own_place(hand, shell) -> None:
-    with anyio.fail_after(5):
-        with pytest.raises(EnvironmentDied):
-            async with hand.supervisor.open(shell("kill -9 -1; sleep 1000")) as child:
-                await child.wait()
-    assert (await hand.run(shell("echo again"))).stdout == "again\n"
-
-
-async def test_a_command_that_stops_all_it_can_reach_does_not_hang_us(hand, shell) -> None:
-    with anyio.fail_after(5):
-        async with hand.supervisor.open(shell("echo; kill -STOP $PPID; echo on")) as child:
-            await hand.read_line(child.stdout)
-            assert await hand.finish(child) == (ExitStatus(exit_code=0), "on\n", "")
-
-
-async def test_a_nursery_that_does_not_answer_is_not_waited_for(own_nursery, place) -> None:
-    impatient = SupervisorLimits(answer_seconds=0.02, kill_seconds=0.02)
-    os.kill(own_nursery.pid, signal.SIGSTOP)
-    try:
-        with anyio.fail_after(5):
-            async with Supervisor(own_nursery, limits=impatient) as supervisor:
-                with pytest.raises(EnvironmentDied):
-                    await supervisor.prepare(place.plan())
-    finally:
-        os.kill(own_nursery.pid, signal.SIGCONT)
-
-
-async def test_a_launcher_that_does_not_answer_is_ended(nursery, place, shell, hand) -> None:
-    impatient = SupervisorLimits(answer_seconds=0.2, kill_seconds=0.1)
-    with anyio.fail_after(5):
-        async with Supervisor(nursery, limits=impatient) as supervisor:
-            blocked = place.root / "fifo"
-            os.mkfifo(blocked)
-            # Opening the program blocks, and with it the launcher: nobody writes to the FIFO.
-            spec = ProgramSpec(argv=(str(blocked),), plan=place.plan())
-            with pytest.raises((EnvironmentDied, ProvisionError)):
-                await hand.__class__(supervisor).run(spec)
-
-
-async def test_without_its_nursery_nothing_survives_and_nothing_starts(
-    own_nursery, limits, shell, hand
-) -> None:
-    with anyio.fail_after(8):
-        async with Supervisor(
-            own_nursery, limits=limits, base_variables=lambda _: BASE
-        ) as supervisor:
-            async with supervisor.open(shell("setsid sleep 1000 & echo $!; sleep 1000")) as child:
-                left = int(await hand.read_line(child.stdout))
-                os.kill(own_nursery.pid, signal.SIGKILL)
-                with pytest.raises(EnvironmentDied):
-                    await child.wait()
-                await hand.await_end(left)
-            with pytest.raises(ProvisionError, match="has ended"):
-                await supervisor.prepare(shell("").plan)
-
-
-async def test_what_nursery_and_launcher_leave_together_is_ended(
-    own_nursery, limits, shell, hand
-) -> None:
-    spec = shell("setsid sleep 1000 & echo $! $PPID; sleep 1000")
-    with anyio.fail_after(8):
-        async with (
-            Supervisor(own_nursery, limits=limits, base_variables=lambda _: BASE) as supervisor,
-            supervisor.open(spec) as child,
-        ):
-            left, launcher = map(int, (await hand.read_line(child.stdout)).split())
-            os.kill(own_nursery.pid, signal.SIGSTOP)
-            os.kill(launcher, signal.SIGKILL)
-            os.kill(own_nursery.pid, signal.SIGKILL)
-            with pytest.raises(EnvironmentDied):
-                await child.wait()
-            await hand.await_end(left)
-
-
-# What is confined.
-
-
-async def test_a_command_writes_in_its_roots_and_nowhere_else(hand, shell, place) -> None:
-    command = f"echo a > here; echo b > {place.private}/here; echo c > {place.outside}/there"
-    finished = await hand.run(shell(command))
-    assert (place.root / "here").exists()
-    assert (place.private / "here").exists()
-    assert not (place.outside / "there").exists()
-    assert "Permission denied" in finished.stderr
-
-
-async def test_a_read_only_command_writes_only_in_its_private_folder(hand, shell, place) -> None:
-    plan = place.plan(PermissionMode.READ_ONLY)
-    command = (
-        f"cat file; echo a > file; rm file; mkdir d; echo b > {place.private}/here; "
-        f"echo c > /dev/null; echo d > /dev/shm/moorage-{os.getpid()}"
-    )
-    (place.root / "file").write_text("kept\n")
-    finished = await hand.run(shell(command, plan=plan))
-    assert finished.stdout == "kept\n"
-    assert (place.root / "file").read_text() == "kept\n"
-    assert [p.name for p in place.root.iterdir()] == ["file"]
-    assert (place.private / "here").exists()
-    assert finished.stderr.count("Permission denied") == 4
-
-
-async def test_nothing_hidden_can_be_read_whenever_it_was_made(hand, shell, place) -> None:
-    read = f"cat {place.hidden}/secret {place.hidden}/later; cat {place.private}/mine"
-    (place.private / "mine").write_text("mine\n")
-    finished = await hand.run(shell(read))
-    assert finished.stdout == "mine\n"
-    (place.hidden / "later").write_text("the later secret\n")
-    finished = await hand.run(shell(read))
-    assert finished.stdout == "mine\n"
-    linked = (
-        f"ln -s {place.hidden}/secret link; cat link; cat /proc/self/root{place.hidden}/secret; "
-        f"cd {place.hidden} && cat secret"
-    )
-    assert (await hand.run(shell(linked))).stdout == ""
-
-
-async def test_a_hidden_path_that_is_made_later_stays_hidden(hand, shell, place) -> None:
-    hidden = place.outside / "not" / "yet"
-    plan = place.plan()._replace(hidden_paths=(str(place.hidden), str(hidden)))
-    spec = shell(f"cat {hidden}/secret", plan=plan)
-    await hand.run(spec)
-    hidden.mkdir(parents=True)
-    (hidden / "secret").write_text("secret")
-    assert (await hand.run(spec)).stdout == ""
-
-
-async def test_a_readable_path_inside_a_hidden_one_can_be_read_and_not_written(
-    hand, shell, place
-) -> None:
-    logs = place.hidden / "logs"
-    logs.mkdir()
-    (logs / "log").write_text("the log\n")
-    plan = place.plan()._replace(readable_paths=(str(logs),))
-    finished = await hand.run(
-        shell(f"cat {logs}/log; echo x > {logs}/log; rm {logs}/log", plan=plan)
-    )
-    assert finished.stdout == "the log\n"
-    assert finished.stderr.count("Permission denied") == 2
-
-
-async def test_a_root_that_was_made_anew_can_be_written(hand, shell, place) -> None:
-    assert (await hand.run(shell("echo a > file; echo $PPID"))).status.exit_code == 0
-    shutil.rmtree(place.root)
-    place.root.mkdir()
-    assert (await hand.run(shell("echo b > file"))).status.exit_code == 0
-    assert (place.root / "file").read_text() == "b\n"
-
-
-async def test_a_new_launcher_comes_beside_one_that_still_works(hand, shell, place) -> None:
-    with anyio.fail_after(5):
-        async with hand.supervisor.open(shell("echo $PPID; sleep 1000")) as child:
-            first = int(await hand.read_line(child.stdout))
-            shutil.rmtree(place.root)
-            place.root.mkdir()
-            second = int((await hand.run(shell("echo $PPID"))).stdout)
-            assert second != first
-            assert child.is_running
-        # The first goes with its last program.
-        await hand.await_end(first)
-        assert int((await hand.run(shell("echo $PPID"))).stdout) == second
-
-
-async def test_a_root_that_became_a_symlink_grants_nothing(hand, shell, place) -> None:
-    inner = place.root / "inner"
-    inner.mkdir()
-    plan = place.plan()._replace(writable_roots=(str(place.root), str(inner)))
-    spec = shell(f"rmdir inner; ln -s {place.outside} inner", plan=plan)
-    assert (await hand.run(spec)).status.exit_code == 0
-    for _ in range(2):
-        finished = await hand.run(shell("echo x > inner/file; echo y > own", plan=plan))
-        assert "Permission denied" in finished.stderr
-    assert not list(place.outside.iterdir())
-    assert (place.root / "own").exists()
-
-
-def own_privileges() -> str:
-    """Return the line that says whether this very process may gain privileges."""
-    lines = Path("/proc/self/status").read_text().splitlines(keepends=True)
-    return next(line for line in lines if line.startswith("NoNewPrivs"))
-
-
-async def test_an_unconfined_command_writes_everywhere(hand, shell, place) -> None:
-    plan = place.plan(PermissionMode.UNCONFINED)
-    finished = await hand.run(
-        shell(f"echo x > {place.outside}/file; cat {place.hidden}/secret", plan=plan)
-    )
-    assert finished == (ExitStatus(exit_code=0), "the secret\n", "")
-    status = (await hand.run(shell("grep NoNewPrivs /proc/self/status", plan=plan))).stdout
-    assert status == own_privileges()
-
-
-@pytest.mark.parametrize("abi", [0, 1, 2])
-@pytest.mark.parametrize("mode", [PermissionMode.STANDARD, PermissionMode.READ_ONLY])
-async def test_an_old_kernel_refuses_restricted_commands(nursery, place, shell, abi, mode) -> None:
-    async with Supervisor(nursery, found_abi=abi) as supervisor:
-        with pytest.raises(ConfinementUnavailable, match="Nothing ran") as caught:
-            async with supervisor.open(shell("touch ran", plan=place.plan(mode))):
-                raise AssertionError("it ran")
-        assert "6.2" in caught.value.hint
-        plan = place.plan(PermissionMode.UNCONFINED)
-        async with supervisor.open(shell("exit 3", plan=plan)) as child:
-            assert await child.wait() == ExitStatus(exit_code=3)
-    assert not list(place.root.iterdir())
-
-
-async def test_a_plan_that_contradicts_itself_is_refused(hand, shell, place) -> None:
-    plan = place.plan()._replace(writable_roots=(str(place.root.parent),))
-    with pytest.raises(ConfigError, match="contains"):
-        await hand.run(shell("true", plan=plan))
-
-
 async def test_a_closed_supervisor_starts_nothing(nursery, shell) -> None:
     async with Supervisor(nursery) as supervisor:
         await supervisor.aclose()
@@ -573,31 +337,6 @@ async def test_an_early_program_that_could_not_run_says_why(nursery, limits, pla
             with pytest.raises(ConfinementUnavailable, match="contains"):
                 async with supervisor.adopt(refused):
                     raise AssertionError("it ran")
-
-
-PROVIDER = ConfinementProvider(
-    argv=("/usr/bin/env",),
-    enforcement="full",
-    hidden=("HIDDEN={path}",),
-    writable=("WRITABLE={path}",),
-)
-
-
-async def test_a_configured_provider_stands_in_for_the_kernel(
-    nursery, limits, place, hand, shell
-) -> None:
-    spec = shell("echo $HIDDEN $WRITABLE; grep NoNewPrivs /proc/self/status")
-    async with Supervisor(
-        nursery, limits=limits, provider=PROVIDER, found_abi=0, base_variables=lambda _: BASE
-    ) as supervisor:
-        said = (await hand.__class__(supervisor).run(spec)).stdout.splitlines()
-        assert said[0].split() == [str(place.hidden), str(place.private)]
-        assert said[1] + "\n" == own_privileges()
-        unconfined = shell("echo $HIDDEN.", plan=place.plan(PermissionMode.UNCONFINED))
-        assert (await hand.__class__(supervisor).run(unconfined)).stdout == ".\n"
-    early = nursery.begin(place.plan(), spec.argv, BASE, provider=PROVIDER)
-    async with Supervisor(nursery, limits=limits) as supervisor, supervisor.adopt(early) as child:
-        assert (await hand.finish(child)).stdout.startswith(str(place.hidden))
 
 
 class Stubborn:

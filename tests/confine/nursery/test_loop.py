@@ -409,3 +409,19 @@ def nursery_rules(plan: Plan):
     from moorage.confine.plan import rules  # noqa: PLC0415 - used by one test in its fork
 
     return rules(plan, os.listdir)
+
+
+def test_the_nursery_needs_the_standard_library_only() -> None:
+    code = (
+        "import sys, moorage.confine.nursery; "
+        "print([name for name in ('anyio', 'msgspec', 'asyncio', 'subprocess', 'inspect') "
+        "if name in sys.modules])"
+    )
+    reading, writing = os.pipe()
+    argv = [sys.executable, "-c", code]
+    actions = [(os.POSIX_SPAWN_DUP2, writing, 1)]
+    pid = os.posix_spawn(sys.executable, argv, os.environ, file_actions=actions)
+    os.close(writing)
+    with os.fdopen(reading) as file:
+        assert file.read() == "[]\n"
+    os.waitpid(pid, 0)
