@@ -15,6 +15,7 @@ import httpx2
 import mcp_types
 import psutil
 import pytest
+from anyio.abc import Process
 from anyio.streams.text import TextReceiveStream
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
@@ -89,12 +90,17 @@ async def until_gone(pid: int) -> None:
 
 
 def workers() -> list[psutil.Process]:
-    """Return the workers below this test process."""
-    return [
-        child
-        for child in psutil.Process().children(recursive=True)
-        if any("moorage.worker" in word or "moorage-worker" in word for word in child.cmdline())
-    ]
+    """Return the workers below this test process, without the helpers that they forked."""
+
+    def is_worker(process: psutil.Process | None) -> bool:
+        if process is None or process.status() == psutil.STATUS_ZOMBIE:
+            return False
+        return any(
+            "moorage.worker" in word or "moorage-worker" in word for word in process.cmdline()
+        )
+
+    below = psutil.Process().children(recursive=True)
+    return [child for child in below if is_worker(child) and not is_worker(child.parent())]
 
 
 @pytest.mark.parametrize("era", ["legacy", "auto"])
@@ -262,32 +268,44 @@ async def test_an_impossible_option_is_one_sentence_and_an_exit_code(
     assert b"Traceback" not in ended.stderr
 
 
+@asynccontextmanager
+async def http_server(
+    workspace: Path, variables: dict[str, str], home: Path
+) -> AsyncIterator[tuple[Process, str, str]]:
+    """Run the program over HTTP; give its process, address and token; make sure that it ends."""
+    argv = [*PROGRAM, "--workspace", str(workspace), "--http", "127.0.0.1:0"]
+    async with await anyio.open_process(argv, env=variables) as server:
+        try:
+            assert server.stderr is not None
+            said = ""
+            with anyio.fail_after(20):
+                async for chunk in TextReceiveStream(server.stderr):
+                    said += chunk
+                    if said.endswith("/mcp\n"):
+                        break
+            token = await anyio.Path(home / "state" / "mcp" / "bearer-token").read_text()
+            yield server, said.split()[-1], token.strip()
+        finally:
+            if server.returncode is None:
+                server.terminate()
+
+
 async def test_http_serves_several_clients_until_it_is_told_to_stop(
     workspace: Path, variables: dict[str, str], tmp_path: Path
 ) -> None:
-    argv = [*PROGRAM, "--workspace", str(workspace), "--http", "127.0.0.1:0"]
-    async with await anyio.open_process(argv, env=variables) as server:
-        assert server.stderr is not None
-        said = ""
-        with anyio.fail_after(20):
-            async for chunk in TextReceiveStream(server.stderr):
-                said += chunk
-                if "/mcp\n" in said:
-                    break
-        url = said.rpartition(" ")[2].strip()
-        token = (tmp_path / "home" / "state" / "mcp" / "bearer-token").read_text().strip()
+    async with http_server(workspace, variables, tmp_path / "home") as (server, url, token):
         headers = {"authorization": f"Bearer {token}"}
-        async with httpx2.AsyncClient(trust_env=False, headers=headers, timeout=30) as http:
-            async with (
-                Client(streamable_http_client(url, http_client=http), mode="legacy") as one,
-                Client(streamable_http_client(url, http_client=http), mode="legacy") as two,
-            ):
-                await one.call_tool("write_file", {"path": "shared.txt", "content": "from one"})
-                assert "from one" in text(await two.call_tool("read_file", {"path": "shared.txt"}))
-                assert len(workers()) == 2
-            server.send_signal(signal.SIGTERM)
-            with anyio.fail_after(20):
-                assert await server.wait() == 0
+        async with (
+            httpx2.AsyncClient(trust_env=False, headers=headers, timeout=30) as http,
+            Client(streamable_http_client(url, http_client=http), mode="legacy") as one,
+            Client(streamable_http_client(url, http_client=http), mode="legacy") as two,
+        ):
+            await one.call_tool("write_file", {"path": "shared.txt", "content": "from one"})
+            assert "from one" in text(await two.call_tool("read_file", {"path": "shared.txt"}))
+            assert len(workers()) == 2
+        server.send_signal(signal.SIGTERM)
+        with anyio.fail_after(20):
+            assert await server.wait() == 0
     assert workers() == []
 
 
