@@ -178,3 +178,12 @@ async def test_a_configured_provider_stands_in_for_the_kernel(
     early = nursery.begin(place.plan(), spec.argv, BASE, provider=PROVIDER)
     async with Supervisor(nursery, limits=limits) as supervisor, supervisor.adopt(early) as child:
         assert (await hand.finish(child)).stdout.startswith(str(place.hidden))
+
+
+async def test_a_command_opens_terminals_of_its_own_only_where_the_user_grants_them(
+    hand, shell, place
+) -> None:
+    command = "python3 -c 'import os; os.openpty()' 2>/dev/null && echo opened || echo refused"
+    assert (await hand.run(shell(command))).stdout == "refused\n"
+    granted = place.plan()._replace(writable_roots=(str(place.root), "/dev/pts"))
+    assert (await hand.run(shell(command, plan=granted))).stdout == "opened\n"

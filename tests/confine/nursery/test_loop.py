@@ -420,7 +420,7 @@ def test_the_nursery_needs_the_standard_library_only() -> None:
     reading, writing = os.pipe()
     argv = [sys.executable, "-c", code]
     actions = [(os.POSIX_SPAWN_DUP2, writing, 1)]
-    pid = os.posix_spawn(sys.executable, argv, os.environ, file_actions=actions)
+    pid = os.posix_spawn(sys.executable, argv, {}, file_actions=actions)
     os.close(writing)
     with os.fdopen(reading) as file:
         assert file.read() == "[]\n"
