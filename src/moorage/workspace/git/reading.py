@@ -84,6 +84,7 @@ def plan_reading(subcommand: str, arguments: Sequence[str]) -> GitCall:
     Raises:
         Refused: an option or a form of it does more than read.
     """
+    arguments = _with_joined_sort(arguments)
     _check_options(subcommand, arguments)
     words = [argument for argument in arguments if not argument.startswith("-")]
     first = _FIRST_WORDS.get(subcommand)
@@ -121,6 +122,17 @@ def _leaves(argument: str, folders: Sequence[str], cwd: str) -> bool:
         return False
     path = posixpath.normpath(posixpath.join(cwd, argument))
     return not any(path == folder or path.startswith(f"{folder}/") for folder in folders)
+
+
+def _with_joined_sort(arguments: Sequence[str]) -> list[str]:
+    """Return the arguments with ``--sort -key`` as one: the key is no option."""
+    joined: list[str] = []
+    for argument in arguments:
+        if joined and joined[-1] == "--sort":
+            joined[-1] = f"--sort={argument}"
+        else:
+            joined.append(argument)
+    return joined
 
 
 def _check_options(subcommand: str, arguments: Sequence[str]) -> None:
