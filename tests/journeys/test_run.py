@@ -115,6 +115,29 @@ def test_an_interrupt_ends_the_command_cleanly(terminal: Any) -> None:
     assert not Path(f"/proc/{pid}").exists()
 
 
+UP = """
+up() { awk '/^PPid/ { print $2 }' /proc/$1/status; }
+launcher=$(up $$) nursery=$(up $launcher) worker=$(up $nursery)
+"""
+
+
+def test_a_worker_that_dies_leaves_an_unknown_end_and_nothing_runs_twice(terminal: Any) -> None:
+    command = f"{UP} echo ran >> count; kill -9 $worker; exec sleep 600"
+    ended = terminal("run", "--mode", "unconfined", "--json", "-c", command)
+    assert ended.code == 125
+    assert ended.document["outcome"] == "unknown"
+    assert ended.document["error"]["code"] == "outcome_unknown"
+    assert (terminal.project / "count").read_text() == "ran\n"
+    spoken = terminal("run", "--mode", "unconfined", "-c", command)
+    assert spoken.code == 125
+    assert b"look before you repeat it" in spoken.err
+
+
+def test_the_mcp_server_ends_with_its_client(terminal: Any) -> None:
+    ended = terminal("mcp", stdin=b"")
+    assert (ended.code, ended.out) == (0, b"")
+
+
 def test_a_session_goes_on_where_it_was(terminal: Any) -> None:
     first = terminal("run", "--json", "-c", "echo one > file").document
     second = terminal("run", "--session", first["session"], "--", "cat", "file")

@@ -175,7 +175,7 @@ def report(error: Exception, *, as_json: bool) -> int:
     if as_json:
         print_json({"error": {"code": code, "message": message, "hint": hint}})
     else:
-        print_failure(f"{message} {hint}".strip())
+        print_failure(f"{_sentence(message)} {hint}".strip())
     return exit_code
 
 
@@ -204,4 +204,5 @@ def _described(error: Exception) -> tuple[str, str, str, int]:
 
 
 def _sentence(text: str) -> str:
+    """Return the text with a full stop, unless it ends in a way of its own."""
     return text if text.endswith((".", "?", "!", ")")) else f"{text}."
