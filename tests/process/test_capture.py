@@ -83,8 +83,8 @@ def test_head_and_tail_are_those_of_the_whole_and_cut_no_character(
     assert data.endswith(part.tail)
     assert len(part.head) + len(part.tail) + part.omitted_bytes == len(data)
     if part.omitted_bytes:
-        assert len(part.head) <= min(head, 16)
-        assert len(part.tail) <= min(tail, 32)
+        assert len(part.head) <= head
+        assert len(part.tail) <= tail
     part.head.decode()
     part.tail.decode()
 

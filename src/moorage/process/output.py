@@ -17,16 +17,16 @@ _LONGEST_CONTINUATION = 3
 
 # A string sequence (OSC, DCS, APC, PM, SOS) stops at the next introducer or line end: an unfinished
 # one must not hide what follows it, and no introducer may be scanned for its end more than once.
-_ESCAPES = re.compile(
+# These are texts: the module keeps what it compiled, and most output needs none of them.
+_ESCAPES = (
     r"(?:\x1b\[|\x9b)[0-?]*+[ -/]*+[@-~]"
     r"|(?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\n\x80-\x9f]*+(?:\x07|\x1b\\|\x9c)"
     r"|\x1b[ -/]++[0-~]"
     r"|\x1b[0-~]"
     r"|[\x1b\x80-\x9f]"
 )
-_STRAY_CONTROLS = re.compile(r"[\x00-\x07\x0b\x0c\x0e-\x1f\x7f]")
-_LINE_ENDS = re.compile(r"\r+\n")
-_LEADING_BLANK_LINES = re.compile(r"\A(?:[^\S\n]*\n)+")
+_STRAY_CONTROLS = r"[\x00-\x07\x0b\x0c\x0e-\x1f\x7f]"
+_LINE_ENDS = r"\r+\n"
 
 
 class Excerpt(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,14 +102,15 @@ def clean(text: str) -> Cleaned:
     """Return the text without escape sequences, control characters and overwritten line states."""
     redraws = 0
     if "\x1b" in text or not text.isascii():
-        text = _ESCAPES.sub("", text)
+        text = re.sub(_ESCAPES, "", text)
     if "\r" in text:
-        text, redraws = _collapse(_LINE_ENDS.sub("\n", text))
+        text, redraws = _collapse(re.sub(_LINE_ENDS, "\n", text))
     if "\b" in text:
         text = "\n".join(_overstrike(line) for line in text.split("\n"))
-    if not text.isprintable():
-        text = _STRAY_CONTROLS.sub("", text)
-    return Cleaned(_LEADING_BLANK_LINES.sub("", text).rstrip(), redraws)
+    if not text.replace("\n", "").replace("\t", "").isprintable():
+        text = re.sub(_STRAY_CONTROLS, "", text)
+    blank = len(text) - len(text.lstrip())
+    return Cleaned(text[text.rfind("\n", 0, blank) + 1 :].rstrip(), redraws)
 
 
 def clip_lines(text: str, *, budget_tokens: int, reference: str = "") -> Clipped:

@@ -5,7 +5,6 @@ Pure: takes variables and folders, returns variables.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from moorage.policy.permission import PermissionMode
@@ -54,18 +53,48 @@ _CACHES = {
 }
 """Tool caches that would otherwise lie in the user's home, where nothing may be written."""
 
-_SOCKETS = re.compile(
-    r"(DOCKER_HOST|CONTAINER_HOST|TMUX(_PANE)?|STY|SSH_AUTH_SOCK|SSH_AGENT_PID|GPG_AGENT_INFO"
-    r"|DBUS_.*|XDG_RUNTIME_DIR|WAYLAND_.*|DISPLAY|XAUTHORITY|PULSE_.*|NOTIFY_SOCKET|LISTEN_.*"
-    r"|KITTY_LISTEN_ON|VSCODE_.*IPC.*|VSCODE_GIT_.*|NVIM(_LISTEN_ADDRESS)?|ZELLIJ.*"
-    r"|SUDO_ASKPASS)"
+_SOCKETS = frozenset(
+    {
+        "CONTAINER_HOST",
+        "DISPLAY",
+        "DOCKER_HOST",
+        "GPG_AGENT_INFO",
+        "KITTY_LISTEN_ON",
+        "NOTIFY_SOCKET",
+        "NVIM",
+        "NVIM_LISTEN_ADDRESS",
+        "SSH_AGENT_PID",
+        "SSH_AUTH_SOCK",
+        "STY",
+        "SUDO_ASKPASS",
+        "TMUX",
+        "TMUX_PANE",
+        "XAUTHORITY",
+        "XDG_RUNTIME_DIR",
+    }
+)
+_SOCKET_FAMILIES = (
+    "DBUS_",
+    "LISTEN_",
+    "PULSE_",
+    "VSCODE_GIT_",
+    "VSCODE_IPC_",
+    "WAYLAND_",
+    "ZELLIJ",
 )
 """Names of path sockets: the kernel cannot keep a command from them, so it is not told of them."""
 
 _SHELL_STATE = frozenset({"_", "SHLVL", "PWD", "OLDPWD"})
-_SECRET_NAME = re.compile(
-    r"(TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY)",
-    re.IGNORECASE,
+_SECRET_WORDS = (
+    "TOKEN",
+    "SECRET",
+    "PASSWORD",
+    "PASSWD",
+    "PASSPHRASE",
+    "CREDENTIAL",
+    "APIKEY",
+    "ACCESSKEY",
+    "PRIVATEKEY",
 )
 _SHORTEST_SECRET = 8
 
@@ -107,11 +136,16 @@ def secret_values(variables: Mapping[str, str]) -> frozenset[str]:
     return frozenset(
         value
         for name, value in variables.items()
-        if _SECRET_NAME.search(name) and len(value) >= _SHORTEST_SECRET
+        if len(value) >= _SHORTEST_SECRET and _names_secret(name)
     )
 
 
 def _is_kept(name: str, mode: PermissionMode) -> bool:
     if name.upper() == "GOROOT" or name in _SHELL_STATE or name.startswith("MOORAGE_"):
         return False
-    return not (mode.is_restricted and _SOCKETS.fullmatch(name))
+    return not (mode.is_restricted and (name in _SOCKETS or name.startswith(_SOCKET_FAMILIES)))
+
+
+def _names_secret(name: str) -> bool:
+    joined = name.upper().replace("_", "")
+    return any(word in joined for word in _SECRET_WORDS)

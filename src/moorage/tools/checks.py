@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from functools import lru_cache
-from typing import Literal, NamedTuple
+from typing import Literal
 
-from moorage.tools.shell_words import ShellWord, split
+import msgspec
+
+from moorage.tools.shell_words import ShellWord, is_assignment, split
 
 CheckKind = Literal["test", "build", "lint", "typecheck"]
 
 
-class PackageRunner(NamedTuple):
+class PackageRunner(msgspec.Struct, frozen=True):
     """A tool of a JavaScript project that was called through ``npx``, which might download it."""
 
     tool: str
@@ -21,7 +22,7 @@ class PackageRunner(NamedTuple):
     """Where ``npx`` and its options and the tool's name stand in the command."""
 
 
-class Check(NamedTuple):
+class Check(msgspec.Struct, frozen=True):
     """A recognised check: what it checks, the folder it changes to first, and its runner."""
 
     kind: CheckKind
@@ -29,8 +30,6 @@ class Check(NamedTuple):
     runner: PackageRunner | None = None
 
 
-_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=", re.ASCII)
-_DURATION = re.compile(r"\d+(?:\.\d+)?[smhd]?")
 # What may stand in front of a command, and which of its options take a value of their own.
 _WRAPPERS = {
     "command": frozenset[str](),
@@ -117,7 +116,7 @@ def _unwrapped(words: list[ShellWord]) -> list[ShellWord]:
     """Drop assignments and wrappers such as ``env`` and ``timeout 60`` from the front."""
     while words:
         name = words[0].text
-        if _ASSIGNMENT.match(name):
+        if is_assignment(name):
             del words[0]
         elif name in _WRAPPERS:
             del words[0]
@@ -135,7 +134,7 @@ def _drop_options(wrapper: str, words: list[ShellWord]) -> None:
             words.clear()
         elif option in with_value and words:
             del words[0]
-    if wrapper == "timeout" and words and _DURATION.fullmatch(words[0].text):
+    if wrapper == "timeout" and words and words[0].text[:1].isdigit():
         del words[0]
 
 

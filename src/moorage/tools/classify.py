@@ -14,7 +14,7 @@ import msgspec
 
 from moorage.tools.checks import recognise
 from moorage.tools.git_words import is_git_destructive, judge_git
-from moorage.tools.shell_words import ShellLine, split
+from moorage.tools.shell_words import ShellLine, is_assignment, split
 from moorage.workspace.protected import is_protected_name
 
 Risk = Literal["low", "medium", "high"]
@@ -34,11 +34,10 @@ def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-_SEGMENTS = re.compile(r"[;&|\n()`]+")
-_WORDS = re.compile(r"'[^']*+'|\"[^\"]*+\"|[^\s'\"]++")
+_SEGMENTS = r"[;&|\n()`]+"
+_WORDS = r"'[^']*+'|\"[^\"]*+\"|[^\s'\"]++"
 _OPTION_STARTS = frozenset("-0123456789")
 _QUOTES = str.maketrans("", "", "'\"")
-_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=", re.ASCII)
 _WRAPPERS = _names("builtin command env exec ionice nice nohup stdbuf time timeout xargs")
 
 # Programs that only read, and the beginnings of their options that do more than that.
@@ -80,7 +79,7 @@ def classify(command: str) -> Classification:
     if line is None or not line.is_plain:
         return Classification(risk="high", reason="the command has shell metacharacters")
     words = [word.text for word in line.commands[0]]
-    if not words or _ASSIGNMENT.match(words[0]):
+    if not words or is_assignment(words[0]):
         return Classification(risk="high", reason="it is no plain command")
     return _judge(words[0], words[1:])
 
@@ -133,14 +132,14 @@ def _segments(command: str, line: ShellLine | None) -> list[list[str]]:
     """Return the words of each simple command; a guess where the line cannot be split for sure."""
     if line is not None:
         return [[word.text for word in words] for words in line.commands]
-    return [_words(segment) for segment in _SEGMENTS.split(command)]
+    return [_words(segment) for segment in re.split(_SEGMENTS, command)]
 
 
 def _destroyer(segments: list[list[str]]) -> str:
     """Return the first program in the line that may destroy something, or nothing."""
     for words in segments:
         while words and (
-            words[0] in _WRAPPERS or _ASSIGNMENT.match(words[0]) or words[0][:1] in _OPTION_STARTS
+            words[0] in _WRAPPERS or is_assignment(words[0]) or words[0][:1] in _OPTION_STARTS
         ):
             del words[0]
         if not words:
@@ -157,5 +156,5 @@ def _destroyer(segments: list[list[str]]) -> str:
 
 def _words(segment: str) -> list[str]:
     """Return the words of a segment without their quotes."""
-    words = (word.translate(_QUOTES) for word in _WORDS.findall(segment))
+    words = (word.translate(_QUOTES) for word in re.findall(_WORDS, segment))
     return [word for word in words if word]

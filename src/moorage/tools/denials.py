@@ -6,7 +6,6 @@ import sys
 from functools import lru_cache
 from typing import Any
 
-from moorage.confine import landlock
 from moorage.confine.report import not_enforced
 from moorage.policy.permission import PermissionMode
 from moorage.process.foreground import ForegroundResult
@@ -51,4 +50,7 @@ def guidance(mode: PermissionMode) -> str:
 
 @lru_cache(maxsize=1)
 def _gaps() -> tuple[str, ...]:
+    # The system calls come with ctypes, which the start of a worker does without.
+    from moorage.confine import landlock  # noqa: PLC0415
+
     return not_enforced(landlock.abi(), sys.platform)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import base64
-from typing import Any, NamedTuple
+import binascii
+from typing import Any
 
 import msgspec
 
@@ -13,7 +13,7 @@ from moorage.tools.classify import Classification
 from moorage.tools.views import Combined, ViewLimits
 
 
-class CommandText(NamedTuple):
+class CommandText(msgspec.Struct, frozen=True):
     """The command as it was asked for and, when that was changed, as it ran; both masked."""
 
     requested: str
@@ -25,7 +25,7 @@ class CommandText(NamedTuple):
         return self.resolved or self.requested
 
 
-class Facts(NamedTuple):
+class Facts(msgspec.Struct, frozen=True):
     """What is known of a run beside its result."""
 
     command: CommandText
@@ -85,7 +85,7 @@ def _stream(name: str, stream: StreamCapture, limits: ViewLimits) -> dict[str, A
     }
     # Decoding is lossless unless it put replacement characters in.
     if "\ufffd" in text and text.encode() != data:
-        fields[f"{name}_base64"] = base64.b64encode(data).decode()
+        fields[f"{name}_base64"] = binascii.b2a_base64(data, newline=False).decode()
     return fields
 
 

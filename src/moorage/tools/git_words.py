@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Literal
+
+import msgspec
 
 
-class GitVerdict(NamedTuple):
+class GitVerdict(msgspec.Struct, frozen=True):
     """What a git command may do, and why that is thought."""
 
     risk: Literal["low", "medium", "high"]

@@ -8,7 +8,6 @@ from moorage.policy.permission import PermissionMode
 from moorage.process.foreground import ForegroundResult
 from moorage.tools.denials import guidance
 from moorage.tools.envelope import Facts
-from moorage.tools.failure_summary import in_words
 from moorage.tools.views import duration
 
 
@@ -23,6 +22,9 @@ def notes_on(result: ForegroundResult, facts: Facts, *, is_incomplete: bool) -> 
     if facts.sandbox is not None and facts.sandbox["denied"]:
         notes.append(guidance(PermissionMode(facts.sandbox["mode"])))
     if is_incomplete and facts.verification and not facts.verification["passed"]:
+        # Imported already, by who made the summary.
+        from moorage.tools.failure_summary import in_words  # noqa: PLC0415
+
         notes.append(in_words(facts.verification["failure_summary"]))
     return notes
 

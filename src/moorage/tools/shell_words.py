@@ -6,25 +6,29 @@ Nothing is expanded. A line that this cannot split for sure is split by nobody: 
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from functools import lru_cache
 
-_TOKEN = re.compile(
+import msgspec
+
+# A line of these alone has no quotes, operators or expansions; most commands are such a line, and
+# the patterns below need not be made for it.
+_PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789 -_./,:@%+=")
+
+_GRAMMAR = (
     r"[ \t]*+(?:"
     r"(?P<redirection>(?:\d*|&)(?:>>|>\||>&|<&|[<>])[ \t]*+(?:[^\s'\"\\;&|<>()`$]++))"
     r"|(?P<operator>&&|\|\||\|&|;;|[;&|\n()])"
     r"|(?P<word>(?:[^\s'\"\\;&|<>()`]++|'[^']*+'|\"(?:[^\"\\`]|\\.)*+\"|\\.)++)"
     r")"
 )
-_PIECE = re.compile(r"'([^']*)'|\"((?:[^\"\\]|\\.)*)\"|\\(.)|([^'\"\\]+)", re.DOTALL)
-_ESCAPED_IN_QUOTES = re.compile(r"\\([\"\\$`])")
-
-
+_PIECE = r"(?s)'([^']*)'|\"((?:[^\"\\]|\\.)*)\"|\\(.)|([^'\"\\]+)"
+_ESCAPED_IN_QUOTES = r"\\([\"\\$`])"
 # What a shell would expand, outside quotes and inside double ones.
-_EXPANDED = re.compile(r"[$*?\[\]]|\{[^}]*(?:,|\.\.)|^[~#!]|[=:]~")
-_EXPANDED_IN_QUOTES = re.compile(r"(?<!\\)\$")
+_EXPANDED = r"[$*?\[\]]|\{[^}]*(?:,|\.\.)|^[~#!]|[=:]~"
+_EXPANDED_IN_QUOTES = r"(?<!\\)\$"
 
 
-class ShellWord(NamedTuple):
+class ShellWord(msgspec.Struct, frozen=True):
     """One word without its quotes, and where it is written; literal when nothing is expanded."""
 
     text: str
@@ -33,7 +37,7 @@ class ShellWord(NamedTuple):
     is_literal: bool
 
 
-class ShellLine(NamedTuple):
+class ShellLine(msgspec.Struct, frozen=True):
     """A line as simple commands and the operators between them; redirections are left out."""
 
     commands: tuple[tuple[ShellWord, ...], ...]
@@ -50,6 +54,8 @@ class ShellLine(NamedTuple):
 
 def split(command: str) -> ShellLine | None:
     """Return the words of a line, or ``None`` when quoting or substitution is in the way."""
+    if _PLAIN.issuperset(command):
+        return ShellLine((_plain_words(command),), ())
     if "`" in command or "$(" in command or "<(" in command or ">(" in command:
         return None
     commands: list[tuple[ShellWord, ...]] = []
@@ -58,8 +64,9 @@ def split(command: str) -> ShellLine | None:
     text = command.strip()
     offset = len(command) - len(command.lstrip())
     at, has_redirection = 0, False
+    pattern = _grammar()
     while at < len(text):
-        token = _TOKEN.match(text, at)
+        token = pattern.match(text, at)
         if token is None:
             return None
         at = token.end()
@@ -76,19 +83,40 @@ def split(command: str) -> ShellLine | None:
     return ShellLine(tuple(commands), tuple(operators), has_redirection)
 
 
+@lru_cache(maxsize=1)
+def _grammar() -> re.Pattern[str]:
+    return re.compile(_GRAMMAR)
+
+
+def _plain_words(command: str) -> tuple[ShellWord, ...]:
+    words: list[ShellWord] = []
+    end = 0
+    for text in command.split():
+        start = command.index(text, end)
+        end = start + len(text)
+        words.append(ShellWord(text, start, end, is_literal=True))
+    return tuple(words)
+
+
 def _word(written: str, start: int, end: int) -> ShellWord:
     if not any(mark in written for mark in "'\"\\"):
-        return ShellWord(written, start, end, _EXPANDED.search(written) is None)
+        return ShellWord(written, start, end, re.search(_EXPANDED, written) is None)
     parts: list[str] = []
     is_literal = True
-    for piece in _PIECE.finditer(written):
+    for piece in re.finditer(_PIECE, written):
         single, double, escaped, plain = piece.groups()
         if double is not None:
-            parts.append(_ESCAPED_IN_QUOTES.sub(r"\1", double))
-            is_literal = is_literal and _EXPANDED_IN_QUOTES.search(double) is None
+            parts.append(re.sub(_ESCAPED_IN_QUOTES, r"\1", double))
+            is_literal = is_literal and re.search(_EXPANDED_IN_QUOTES, double) is None
         elif plain is not None:
             parts.append(plain)
-            is_literal = is_literal and _EXPANDED.search(plain) is None
+            is_literal = is_literal and re.search(_EXPANDED, plain) is None
         else:
             parts.append(single if single is not None else escaped)
     return ShellWord("".join(parts), start, end, is_literal)
+
+
+def is_assignment(word: str) -> bool:
+    """Return whether a word sets a variable for the command that follows."""
+    name, equals, _ = word.partition("=")
+    return bool(equals) and name.isidentifier() and name.isascii()

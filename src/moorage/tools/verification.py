@@ -10,7 +10,6 @@ from typing import Any
 from moorage.process.foreground import ForegroundResult
 from moorage.process.output import clean
 from moorage.tools.checks import Check
-from moorage.tools.failure_summary import summarise
 
 _MOST_REMEMBERED = 256
 _RUNNERS = "node_modules/.bin"
@@ -53,6 +52,9 @@ def account(
         "command_hash": command_hash(command),
     }
     if not has_passed:
+        # Its patterns take longer to make than most commands take to run.
+        from moorage.tools.failure_summary import summarise  # noqa: PLC0415
+
         printed = b"\n".join(stream.kept().join() for stream in (result.stdout, result.stderr))
         summary = summarise(clean(printed.decode("utf-8", "replace")).text)
         found["failure_summary"] = summary

@@ -5,8 +5,6 @@ A command that succeeded and whose output is all there is shown as that output a
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import msgspec
 
 from moorage.process.capture import StreamCapture
@@ -28,7 +26,7 @@ class ViewLimits(msgspec.Struct, frozen=True, kw_only=True):
     budget_tokens: int = 8192
 
 
-class Combined(NamedTuple):
+class Combined(msgspec.Struct, frozen=True):
     """Both streams as data: whole, or an excerpt of each."""
 
     stdout: bytes
@@ -41,7 +39,7 @@ class Combined(NamedTuple):
         return self.stdout + gap + self.stderr
 
 
-class OutputView(NamedTuple):
+class OutputView(msgspec.Struct, frozen=True):
     """Both streams as text, cleaned and not yet clipped."""
 
     stdout: str

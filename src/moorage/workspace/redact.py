@@ -9,8 +9,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from moorage.workspace.secrets.kinds import Span, find_spans, may_hold_secret, merged
-from moorage.workspace.secrets.private_keys import HEADER, REST_OF_KEY, WINDOW_BYTES, judge_key
+from moorage.workspace.secrets.screening import (
+    KEY_HEADER,
+    KEY_WINDOW_BYTES,
+    Span,
+    find_spans,
+    judge_key,
+    may_hold_secret,
+    merged,
+)
 
 MASK = b"[REDACTED]"
 """What stands in the place of a secret."""
@@ -44,7 +51,7 @@ class Redactor:
 
     def data(self, data: bytes) -> bytes:
         """Return the bytes with their secrets masked; the same object when there are none."""
-        if len(data) <= LONGEST_LINE_BYTES and HEADER not in data:
+        if len(data) <= LONGEST_LINE_BYTES and KEY_HEADER not in data:
             return _mask(data, self.find(data))
         stream = self.stream()
         return stream.feed(data) + stream.finish()
@@ -127,10 +134,10 @@ class RedactionStream:
             if left >= LONGEST_LINE_BYTES:
                 decided = at + _STEP_BYTES
         block = buffer[at:end]
-        key_at = block.find(HEADER)
+        key_at = block.find(KEY_HEADER)
         while 0 <= key_at < decided - at:
-            window = buffer[at + key_at : at + key_at + WINDOW_BYTES]
-            verdict = judge_key(window, is_complete=is_final or len(window) == WINDOW_BYTES)
+            window = buffer[at + key_at : at + key_at + KEY_WINDOW_BYTES]
+            verdict = judge_key(window, is_complete=is_final or len(window) == KEY_WINDOW_BYTES)
             if verdict is None:
                 line = block.rfind(b"\n", 0, key_at) + 1
                 masked.append(self._mask_all(block[:line]))
@@ -138,9 +145,9 @@ class RedactionStream:
             if verdict.end:
                 masked.append(self._mask_all(block[:key_at]))
                 masked.append(MASK)
-                self._masking = REST_OF_KEY if verdict.goes_on else None
+                self._masking = verdict.rest
                 return at + key_at + verdict.end
-            key_at = block.find(HEADER, key_at + 1)
+            key_at = block.find(KEY_HEADER, key_at + 1)
         return at + self._mask_block(block, decided - at, masked)
 
     def _mask_all(self, block: bytes) -> bytes:

@@ -1,11 +1,8 @@
 from __future__ import annotations
 
-import re
-
 import pytest
 
 from moorage.workspace.redact import Redactor
-from moorage.workspace.secrets.kinds import Span, find_spans, may_hold_secret, merged
 
 SECRETS = {
     "password: hunter2": "password: [REDACTED]",
@@ -123,15 +120,3 @@ def test_secrets_of_every_kind_are_masked_and_what_names_them_stays(
 @pytest.mark.parametrize("text", ORDINARY)
 def test_source_code_and_prose_are_not_damaged(text: str) -> None:
     assert Redactor().text(text) == text
-
-
-def test_plain_bytes_are_told_without_looking_for_words() -> None:
-    assert not may_hold_secret(b"line\n" * 10)
-    assert find_spans(b"line\n") == []
-    assert may_hold_secret(b"Bearer x")
-
-
-def test_spans_that_touch_or_overlap_become_one() -> None:
-    rest = re.compile(b"")
-    spans = [Span(5, 9, rest), Span(0, 3, rest), Span(3, 4, rest), Span(6, 8, rest)]
-    assert [(span.start, span.end) for span in merged(spans)] == [(0, 4), (5, 9)]

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from moorage.workspace.secrets.private_keys import WINDOW_BYTES, Verdict, judge_key
+from moorage.workspace.secrets.private_keys import Verdict, judge_key
+from moorage.workspace.secrets.screening import KEY_WINDOW_BYTES
 
 BODY = b"MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7bq5Qq1b0Yk6c\n"
 BEGIN, END = b"-----BEGIN PRIVATE KEY-----", b"-----END PRIVATE KEY-----"
@@ -62,7 +63,7 @@ def test_a_key_that_is_cut_off_ends_with_its_material() -> None:
 
 
 def test_material_that_fills_the_window_goes_on() -> None:
-    window = (BEGIN + b"\n" + BODY * 300)[:WINDOW_BYTES]
+    window = (BEGIN + b"\n" + BODY * 300)[:KEY_WINDOW_BYTES]
     verdict = judge_key(window, is_complete=True)
     assert verdict is not None
-    assert verdict.goes_on
+    assert verdict.rest is not None

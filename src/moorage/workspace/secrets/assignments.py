@@ -7,10 +7,11 @@ sentence about passwords. When nothing speaks for code, the value counts as secr
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+
+import msgspec
 
 
-class Assignment(NamedTuple):
+class Assignment(msgspec.Struct, frozen=True):
     """An unquoted value and what stands around it."""
 
     key: bytes

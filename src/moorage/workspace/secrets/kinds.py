@@ -9,26 +9,17 @@ from __future__ import annotations
 import binascii
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import msgspec
 
+from moorage.workspace.secrets import screening
 from moorage.workspace.secrets.assignments import (
     Assignment,
     is_ordinary_text,
     is_word_after_scheme,
     reads_as_code,
 )
-from moorage.workspace.secrets.byte_search import holds
-
-
-class Span(NamedTuple):
-    """Bytes to mask; ``rest`` matches what may follow when the span reaches the end of a piece."""
-
-    start: int
-    end: int
-    rest: re.Pattern[bytes]
-
+from moorage.workspace.secrets.screening import Span
 
 _KEY = re.compile(
     rb"(api[_-]?key|token|authorization|passw(?:or)?d|secret(?:[_-]?(?:access[_-]?)?key)?)"
@@ -68,48 +59,20 @@ _OVERLAP_BYTES = 64
 """How far before the end of a value the search goes on: the next key may begin inside it."""
 
 
-def may_hold_secret(data: bytes) -> bool:
-    """Return whether data holds any byte that every kind of secret needs one of; very fast."""
-    return any(byte in data for byte in (b":", b"=", b"b", b"B", b"-", b"."))
-
-
-def find_spans(block: bytes) -> list[Span]:
-    """Return the secrets in a block, in order and without overlaps."""
-    # Single bytes are found ten times faster than words, so they decide whether words are sought.
-    has_assignment = b":" in block or b"=" in block
-    has_dash = b"-" in block
-    if not (has_assignment or has_dash or b"." in block or b"b" in block or b"B" in block):
-        return []
+def find_kinds(block: bytes, lowered: bytes, literals: list[bytes]) -> list[Span]:
+    """Return the secrets of the kinds whose literals were found; in no order."""
     found: list[Span] = []
-    lowered = block.lower()
-    if has_assignment:
-        for word in (b"token", b"passw", b"secret", b"authoriz", b"api"):
-            if holds(lowered, word):
+    for literal in literals:
+        match literal:
+            case screening.BEARER:
+                found.extend(_bearers(block, lowered))
+            case screening.PREFIX:
+                found.extend(_prefixed(block, lowered))
+            case screening.WEB_TOKEN:
+                found.extend(_web_tokens(block))
+            case word:
                 found.extend(_assigned(block, lowered, word))
-    if holds(lowered, b"bearer"):
-        found.extend(_bearers(block, lowered))
-    if has_dash and holds(lowered, b"sk-"):
-        found.extend(_prefixed(block, lowered))
-    if b"." in block and holds(block, b"eyJ"):
-        found.extend(_web_tokens(block))
-    return merged(found) if len(found) > 1 else found
-
-
-def merged(found: list[Span]) -> list[Span]:
-    """Return the spans in order; those that touch or overlap become one."""
-    found.sort(key=_by_place)
-    kept = found[:1]
-    for span in found[1:]:
-        last = kept[-1]
-        if span.start > last.end:
-            kept.append(span)
-        elif span.end > last.end:
-            kept[-1] = Span(last.start, span.end, span.rest)
-    return kept
-
-
-def _by_place(span: Span) -> tuple[int, int]:
-    return span.start, span.end
+    return found
 
 
 def _assigned(block: bytes, lowered: bytes, word: bytes) -> Iterator[Span]:

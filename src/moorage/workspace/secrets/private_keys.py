@@ -3,16 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
 
-HEADER = b"-----BEGIN "
-"""The literal that every armoured key starts with."""
-
-WINDOW_BYTES = 16 * 1024
-"""How far a key is followed before it is masked piecemeal; RSA with 16384 bits takes 12.5 KiB."""
-
-REST_OF_KEY = re.compile(rb"[A-Za-z0-9+/=\s]*")
-"""What belongs to a key that is longer than the window."""
+import msgspec
 
 _BEGIN = re.compile(rb"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
 _END = re.compile(rb"-?-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
@@ -24,6 +16,7 @@ _FIELD = re.compile(rb"(?:Proc-Type|DEK-Info|Version|Comment|Hash|Charset): [^\n
 _SURE_RUN = re.compile(rb"[A-Za-z0-9+/]{32,}={0,2}")
 _RUN = re.compile(rb"[\w+/=.*]+", re.ASCII)
 
+_REST = re.compile(rb"[A-Za-z0-9+/=\s]*")
 _LOOKAHEAD_BYTES = 400
 """No part but a run is longer; so a part that ends this far from the end is read for good."""
 
@@ -34,21 +27,21 @@ _UNSURE_RUNS = 32
 """After so many shorter runs in a row, what follows the header is taken for prose."""
 
 
-class Verdict(NamedTuple):
-    """Where a key ends, 0 when there is none; ``goes_on`` when it fills the whole window."""
+class Verdict(msgspec.Struct, frozen=True):
+    """Where a key ends, 0 when there is none; ``rest`` goes on when it fills the whole window."""
 
     end: int
-    goes_on: bool = False
+    rest: re.Pattern[bytes] | None = None
 
 
-class _Part(NamedTuple):
+class _Part(msgspec.Struct, frozen=True):
     start: int
     end: int
     is_last: bool
 
 
 def judge_key(window: bytes, *, is_complete: bool) -> Verdict | None:
-    """Return whether a key begins with the window, which starts with ``HEADER``.
+    """Return whether a key begins with the window, which starts with the header.
 
     ``is_complete`` says that no more bytes will help: the window is full or the text is over. The
     answer is ``None`` while more bytes could change it.
@@ -75,7 +68,8 @@ def judge_key(window: bytes, *, is_complete: bool) -> Verdict | None:
         else:
             unsure, has_body = unsure + 1, has_body or is_line
     # The window may have cut the last run, so one short run at its end speaks for nothing.
-    return Verdict(sure_end, goes_on=sure_end > 0 and at == len(window) and unsure <= 1)
+    goes_on = sure_end > 0 and at == len(window) and unsure <= 1
+    return Verdict(sure_end, _REST if goes_on else None)
 
 
 def _part(window: bytes, at: int) -> _Part:
