@@ -25,6 +25,7 @@ class PipeReader:
         os.set_blocking(fd, False)
         self.fd = fd
         self.is_at_end = False
+        self._is_awaited = False
 
     async def read(self, max_bytes: int = READ_BYTES) -> bytes:
         """Return the next bytes, at least one; empty at the end."""
@@ -32,10 +33,17 @@ class PipeReader:
             try:
                 data = os.read(self.fd, max_bytes)
             except BlockingIOError:
-                await anyio.wait_readable(self.fd)
+                await self._await_more()
                 continue
             self.is_at_end = not data
             return data
+
+    async def _await_more(self) -> None:
+        self._is_awaited = True
+        try:
+            await anyio.wait_readable(self.fd)
+        finally:
+            self._is_awaited = False
 
     def drop_waiting(self, max_bytes: int = READ_BYTES) -> bool:
         """Drop what is waiting; return whether the end was reached."""
@@ -49,7 +57,8 @@ class PipeReader:
     def close(self) -> None:
         """Close this end; closing twice is fine, and whoever still reads is told."""
         if self.fd >= 0:
-            anyio.notify_closing(self.fd)
+            if self._is_awaited:
+                anyio.notify_closing(self.fd)
             os.close(self.fd)
             self.fd = -1
 
