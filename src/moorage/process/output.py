@@ -100,6 +100,8 @@ def excerpt(data: bytes, *, head_bytes: int, tail_bytes: int) -> Excerpt:
 
 def clean(text: str) -> Cleaned:
     """Return the text without escape sequences, control characters and overwritten line states."""
+    if not text:
+        return Cleaned("", 0)
     redraws = 0
     if "\x1b" in text or not text.isascii():
         text = re.sub(_ESCAPES, "", text)

@@ -69,7 +69,7 @@ def build(
 def _stream(name: str, stream: StreamCapture, limits: ViewLimits) -> dict[str, Any]:
     kept = stream.kept()
     data = kept.join()
-    text = data.decode("utf-8", "replace")
+    text = data.decode("utf-8", "replace") if data else ""
     shown, is_shown_cut = text, False
     if len(data) > limits.excerpt_head_bytes + limits.excerpt_tail_bytes:
         part = stream.excerpt(
