@@ -15,6 +15,13 @@ import msgspec
 import pytest
 
 PATIENCE_SECONDS = 40
+# Two capabilities let root pass every file mode; an exec loses what the bounding set has not.
+GIVE_UP_OVERRIDE = """
+import ctypes, os, sys
+for capability in (1, 2):
+    ctypes.CDLL(None).prctl(24, capability, 0, 0, 0)
+os.execv(sys.argv[1], sys.argv[1:])
+"""
 MAIN = "from moorage.cli.__main__ import main; main()"
 
 
@@ -39,13 +46,18 @@ class Terminal:
     prefix: tuple[str, ...] = ()
     started: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
-    def start(self, *arguments: str, stdin: int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
+    def start(
+        self,
+        *arguments: str,
+        stdin: int = subprocess.DEVNULL,
+        stdout: int = subprocess.PIPE,
+    ) -> subprocess.Popen[bytes]:
         child = subprocess.Popen(
             [*self.prefix, sys.executable, "-P", "-c", MAIN, *arguments],
             cwd=self.project,
             env=self.variables,
             stdin=stdin,
-            stdout=subprocess.PIPE,
+            stdout=stdout,
             stderr=subprocess.PIPE,
             process_group=0,
         )
@@ -58,7 +70,12 @@ class Terminal:
 
     def wait(self, child: subprocess.Popen[bytes], stdin: bytes | None = None) -> Ended:
         out, err = child.communicate(stdin, timeout=PATIENCE_SECONDS)
-        return Ended(child.returncode, out, err)
+        return Ended(child.returncode, out or b"", err)
+
+    def without_the_rights_of_root(self) -> Terminal:
+        """Return the same terminal for a user whom file modes hold, even where root runs the tests."""
+        prefix = (sys.executable, "-c", GIVE_UP_OVERRIDE)
+        return Terminal(self.project, self.home, self.variables, prefix, self.started)
 
     def without_landlock(self) -> Terminal:
         """Return the same terminal on a machine whose kernel knows no Landlock."""

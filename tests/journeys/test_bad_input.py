@@ -40,11 +40,28 @@ def test_a_workspace_that_is_no_folder_is_125(terminal: Any, name: str, sentence
     assert sentence in one_sentence(ended.err)
 
 
-@pytest.mark.needs("not root")
 def test_a_workspace_that_cannot_be_read_is_125(terminal: Any) -> None:
     locked = terminal.project / "locked"
     locked.mkdir(mode=0)
-    ended = terminal("run", "--workspace", "locked", "--", "true")
+    ended = terminal.without_the_rights_of_root()("run", "--workspace", "locked", "--", "true")
+    assert ended.code == 125
+    assert "cannot be read" in one_sentence(ended.err)
+
+
+def test_a_home_that_may_not_be_written_is_125(terminal: Any) -> None:
+    terminal.home.chmod(0o500)
+    ended = terminal.without_the_rights_of_root()("run", "-c", "touch made")
+    assert ended.code == 125
+    assert "MOORAGE_HOME" in one_sentence(ended.err)
+    assert not (terminal.project / "made").exists()
+
+
+def test_a_configuration_that_may_not_be_read_is_125(terminal: Any) -> None:
+    configuration = terminal.home / "moorage" / "config.json"
+    configuration.parent.mkdir()
+    configuration.write_text("{}")
+    configuration.chmod(0)
+    ended = terminal.without_the_rights_of_root()("env", "list")
     assert ended.code == 125
     assert "cannot be read" in one_sentence(ended.err)
 

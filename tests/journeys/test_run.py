@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,46 @@ def test_output_of_any_size_comes_out_whole(terminal: Any) -> None:
     assert ended.out == b"".join(b"%d\n" % number for number in range(1, 200_001))
     assert ended.err == b"".join(b"%d\n" % number for number in range(1, 30_001))
     assert ended.code == 0
+
+
+def test_a_reader_that_goes_away_ends_the_writing_quietly(terminal: Any) -> None:
+    reader, writer = os.pipe()
+    child = terminal.start("run", "--", "seq", "1", "100000", stdout=writer)
+    os.close(writer)
+    assert os.read(reader, 2) == b"1\n"
+    os.close(reader)
+    ended = terminal.wait(child)
+    assert (ended.code, ended.err) == (141, b"")
+
+
+def test_a_pipe_that_does_not_block_gets_everything(terminal: Any) -> None:
+    reader, writer = os.pipe2(os.O_NONBLOCK)
+    os.set_blocking(reader, True)
+    child = terminal.start("run", "--", "seq", "1", "100000", stdout=writer)
+    os.close(writer)
+    with os.fdopen(reader, "rb") as pipe:
+        read = pipe.read()
+    assert terminal.wait(child).code == 0
+    assert read == b"".join(b"%d\n" % number for number in range(1, 100_001))
+
+
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_full_disk_is_one_sentence(terminal: Any, unbuffered: str) -> None:
+    terminal.variables["PYTHONUNBUFFERED"] = unbuffered
+    full = os.open("/dev/full", os.O_WRONLY)
+    for arguments in (("run", "--", "echo", "x"), ("tool",)):
+        ended = terminal.wait(terminal.start(*arguments, stdout=full))
+        assert ended.code == 125
+        expected = b"moorage: Reading or writing failed: No space left on device.\n"
+        assert ended.err == expected
+    os.close(full)
+
+
+def test_output_that_the_caller_closed_goes_nowhere(terminal: Any) -> None:
+    script = "import os, sys; os.close(1); os.execv(sys.argv[1], sys.argv[1:])"
+    closing = replace(terminal, prefix=(sys.executable, "-c", script))
+    ended = closing("run", "-c", "echo lost; exit 3")
+    assert (ended.code, ended.out, ended.err) == (3, b"", b"")
 
 
 def test_standard_input_reaches_the_command(terminal: Any) -> None:

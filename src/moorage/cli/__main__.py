@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib.util import find_spec
 
@@ -13,8 +14,23 @@ def missing_libraries(libraries: tuple[str, ...] = LIBRARIES) -> list[str]:
     return [name for name in libraries if find_spec(name) is None]
 
 
+def fill_standard_streams() -> None:
+    """Let a standard stream that the caller closed lead nowhere.
+
+    Otherwise the next file opened would take its number, and be read or written as that stream.
+    """
+    for descriptor, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        if getattr(sys, name) is None:
+            null = os.open(os.devnull, os.O_RDWR)
+            os.dup2(null, descriptor)
+            if null != descriptor:
+                os.close(null)
+            setattr(sys, name, os.fdopen(descriptor, mode))
+
+
 def main() -> None:
     """Run the command line and exit with its code."""
+    fill_standard_streams()
     missing = missing_libraries()
     if missing:
         sys.stderr.write(

@@ -122,15 +122,25 @@ def run_command_line(arguments: Sequence[str]) -> int:
     except click.exceptions.Exit as ended:
         return ended.exit_code
     except BrokenPipeError:
-        # The reader went away, which is its right; Python must not complain at exit either.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # The reader went away, which is its right.
+        _let_go_of_output()
         return exit_codes.BROKEN_PIPE
     except (click.Abort, KeyboardInterrupt):
         return exit_codes.INTERRUPTED
     except Exception as error:  # noqa: BLE001 - the one place of this process that reports them all
         code = report(error, as_json="--json" in own_arguments)
+        if isinstance(error, OSError):
+            _let_go_of_output()
         return exit_codes.without_clash(code) if _command_name(own_arguments) == "run" else code
     return code
+
+
+def _let_go_of_output() -> None:
+    """Drop what could not be written, or Python would try again at exit, and complain."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run(arguments: list[str]) -> int:
@@ -194,6 +204,9 @@ def _described(error: Exception) -> tuple[str, str, str, int]:
         )
     if isinstance(error, OSError) and error.filename:
         what = f"{os.fsdecode(error.filename)}: {error.strerror}."
+        return "execution_error", what, "", exit_codes.OWN_FAILURE
+    if isinstance(error, OSError) and error.strerror:
+        what = f"Reading or writing failed: {error.strerror}."
         return "execution_error", what, "", exit_codes.OWN_FAILURE
     return (
         "execution_error",

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import base64
+import select
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from moorage.cli import exit_codes
 from moorage.cli.render import count, duration, print_note
@@ -75,12 +76,20 @@ def _section(log: bytes, sections: Mapping[str, int], name: str) -> bytes:
 
 def write_streams(streams: Streams) -> None:
     """Write each stream where it belongs, byte for byte."""
-    sys.stdout.flush()
-    sys.stdout.buffer.write(streams.stdout)
-    sys.stdout.buffer.flush()
-    sys.stderr.flush()
-    sys.stderr.buffer.write(streams.stderr)
-    sys.stderr.buffer.flush()
+    for place, data in ((sys.stdout, streams.stdout), (sys.stderr, streams.stderr)):
+        place.flush()
+        _write_all(place.buffer, data)
+
+
+def _write_all(stream: BinaryIO, data: bytes) -> None:
+    """Write to the end: an unbuffered stream takes a part, a non-blocking one may take nothing."""
+    raw = getattr(stream, "raw", stream)
+    rest = memoryview(data)
+    while rest:
+        written = raw.write(rest)
+        if written is None:
+            select.select([], [raw], [])
+        rest = rest[written or 0 :]
 
 
 def print_notes(result: CommandResult, words: Sequence[str], *, is_whole: bool) -> None:
