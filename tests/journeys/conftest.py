@@ -73,7 +73,7 @@ class Terminal:
         return Ended(child.returncode, out or b"", err)
 
     def without_the_rights_of_root(self) -> Terminal:
-        """Return the same terminal for a user whom file modes hold, even where root runs the tests."""
+        """Return the same terminal for a user whom file modes hold, even if root tests."""
         prefix = (sys.executable, "-c", GIVE_UP_OVERRIDE)
         return Terminal(self.project, self.home, self.variables, prefix, self.started)
 
