@@ -248,12 +248,13 @@ async def test_4_kib_of_a_long_line_are_shown_around_the_match(searched) -> None
 
 
 async def test_a_line_above_1_mib_becomes_a_note(searched) -> None:
-    searched.write("f", "a\n" + "x" * (1024 * 1024) + "needle\nneedle\n")
-    records = (await searched.data("grep", pattern="needle"))["records"]
-    assert [(record["line"], record.get("is_too_long", False)) for record in records] == [
-        (2, True),
-        (3, False),
-    ]
+    for length in (1024 * 1024, 9_000_000):
+        searched.write("f", "a\n" + "x" * length + "needle\nneedle\n")
+        records = (await searched.data("grep", pattern="needle"))["records"]
+        assert [(record["line"], record.get("is_too_long", False)) for record in records] == [
+            (2, True),
+            (3, False),
+        ]
     assert records[0]["text"] == "[a line of more than 1 MiB is not shown]"
 
 

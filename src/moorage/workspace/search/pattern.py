@@ -294,7 +294,11 @@ class _Parser:
             self._fail("the number is no Unicode character")
         return chr(value)
 
-    # What a class reads goes through these three, so that it shares the position.
+    # What a class reads goes through these, so that it shares the position.
+    def skip_spacing(self) -> None:
+        """Go past what is not read under the flag x."""
+        self._skip_spacing()
+
     def take(self, complaint: str) -> str:
         """Return the next character and go on."""
         return self._take(complaint)
@@ -325,8 +329,8 @@ class _Class:
         while not self._parser.skip("]"):
             operator = self._parser.take("unclosed character class") + self._parser.take("")
             left = _combine(operator, left, self._union(is_first=False))
-        if left == "(?!)" or (left == r"[\n]" and not is_negated):
-            self._parser.fail("empty character classes are not allowed")
+        if left == r"[\n]" and not is_negated:
+            self._parser.fail(_NEWLINE)
         if is_negated:
             return rf"(?:(?!{left}){ANY_CHARACTER})"
         return left if re.fullmatch(left, "\n") is None else rf"(?:(?!\n){left})"
@@ -338,8 +342,10 @@ class _Class:
             plain.append(r"\]")
         while is_first and self._parser.skip("-"):
             plain.append(r"\-")
+        self._parser.skip_spacing()
         while not self._parser.rest().startswith(("]", "&&", "--", "~~")):
             self._member(plain, nested)
+            self._parser.skip_spacing()
         sources = [f"[{''.join(plain)}]"] * bool(plain) + nested
         if not sources:
             return "(?!)"

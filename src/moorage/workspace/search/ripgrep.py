@@ -35,8 +35,10 @@ _BEGIN = b'{"type":"begin"'
 _MATCH = b'{"type":"match"'
 _END = b'{"type":"end"'
 _IS_TEXT = b'"binary_offset":null'
-_NUMBER = re.compile(rb'\},"line_number":(\d+)')
-# A line in JSON with all its matches; above this it is not even held whole.
+# With what follows it, so that no number is read in part.
+_NUMBER = re.compile(rb'\},"line_number":(\d+)(?=,)')
+_START = re.compile(rb'"start":(\d+)')
+# A line in JSON with all its matches; of a longer one only the beginning is looked at.
 _MAX_JSON_LINE = 4 * 1024 * 1024
 
 
@@ -176,7 +178,7 @@ class JsonStream:
     def feed(self, chunk: bytes) -> None:
         """Take the next bytes of output."""
         if self._long is not None:
-            chunk = self._end_long_line(self._long, chunk)
+            chunk = self._pass_long_line(self._long, chunk)
         *lines, rest = (self._rest + chunk).split(b"\n")
         for line in lines:
             self._take(line)
@@ -184,6 +186,17 @@ class JsonStream:
             self._long = _LongLine(rest)
             rest = b""
         self._rest = rest
+
+    def _pass_long_line(self, line: _LongLine, chunk: bytes) -> bytes:
+        """Go on with a line that is too long to hold; return what follows it."""
+        end = chunk.find(b"\n")
+        line.feed(chunk if end < 0 else chunk[:end])
+        if end < 0:
+            return b""
+        self._long = None
+        if self._sheet is not None:
+            self._sheet.add(line.line)
+        return chunk[end + 1 :]
 
     def _take(self, line: bytes) -> None:
         if line.startswith(_BEGIN):
@@ -197,37 +210,34 @@ class JsonStream:
         else:
             self._sheet.add(_line(_decode_line(line)))
 
-    def _end_long_line(self, line: _LongLine, chunk: bytes) -> bytes:
-        """Go on with a line that is too long to hold; return what follows it."""
-        end = chunk.find(b"\n")
-        line.feed(chunk if end < 0 else chunk[:end])
-        if end < 0:
-            return b""
-        self._long = None
-        if self._sheet is not None:
-            self._sheet.add(line.replacement())
-        return chunk[end + 1 :]
-
 
 class _LongLine:
-    """A line that goes by: only its kind and its number are kept."""
+    """A line that goes by: its text if that is whole at the beginning, else only its number."""
 
     def __init__(self, start: bytes) -> None:
-        self._is_match = start.startswith(_MATCH)
-        self._number = b"0"
         self._tail = b""
-        self.feed(start)
+        self._is_numbered = False
+        found = _NUMBER.search(start)
+        if found is None:
+            self.line = Line(0, b"", start.startswith(_MATCH), is_too_long=True)
+            self.feed(start)
+            return
+        self._is_numbered = True
+        match_at = _START.search(start, found.end())
+        matches = b'[{"start":%b}]' % (match_at[1] if match_at is not None else b"0")
+        whole = b'%b,"submatches":%b}}' % (start[: found.end()], matches)
+        self.line = _line(_decode_line(whole))
 
     def feed(self, part: bytes) -> None:
+        """Go on; somewhere behind the text comes the number."""
+        if self._is_numbered:
+            return
         window = self._tail + part
         found = _NUMBER.search(window)
-        if found is not None and found.end() < len(window):
-            self._number = found[1]
+        if found is not None:
+            self._is_numbered = True
+            self.line = self.line._replace(number=int(found[1]))
         self._tail = window[-64:]
-
-    def replacement(self) -> Line:
-        """Return the line without its text."""
-        return Line(int(self._number), b"", self._is_match, is_too_long=True)
 
 
 def _line(message: _LineMessage) -> Line:
