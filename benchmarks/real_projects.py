@@ -72,7 +72,8 @@ PROJECTS = {
     for project in (
         Project("h11", "0.16.0", source="."),
         Project("packaging", "25.0", needs=("pretend",)),
-        Project("click", "8.3.0"),
+        # The pager tests of later releases race with their own pager, with and without Moorage.
+        Project("click", "8.1.8"),
     )
 }
 
