@@ -92,6 +92,16 @@ async def test_logs_of_one_moment_get_names_of_their_own(tmp_path: Path) -> None
     assert first.files() == ["name-1.log", "name.log"]
 
 
+async def test_when_every_name_is_taken_there_is_no_log(
+    streams: Streams, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(full_log, "_ATTEMPTS", 1)
+    streams.folder.mkdir()
+    (streams.folder / "name.log").touch()
+    assert await streams.close() is None
+    assert "every name for it is taken" in streams.log.error
+
+
 async def test_a_symlink_in_the_way_is_not_followed(streams: Streams, tmp_path: Path) -> None:
     streams.folder.mkdir()
     (streams.folder / "name.log").symlink_to(tmp_path / "elsewhere")
@@ -135,7 +145,7 @@ async def test_a_folder_that_cannot_be_made_is_a_reason_and_no_failure(tmp_path:
 async def test_a_full_disk_gives_up_the_log_and_leaves_nothing_half_written(
     streams: Streams, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
-    streams.stdout.feed(b"line\n" * 20)
+    streams.stdout.feed(b"line\n" * 20 if when != "closing" else b"line\n")
 
     def full(fd: int, data: bytes) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -143,7 +153,9 @@ async def test_a_full_disk_gives_up_the_log_and_leaves_nothing_half_written(
     monkeypatch.setattr(full_log, "_write_all", full)
     if when == "spilling stdout":
         streams.stdout.feed(b"line\n" * 20)
+        streams.stdout.feed(b"line\n" * 20)
     elif when == "spilling stderr":
+        streams.stderr.feed(b"line\n" * 20)
         streams.stderr.feed(b"line\n" * 20)
     assert await streams.close() is None
     assert streams.log.error == "the full log could not be written: No space left on device"

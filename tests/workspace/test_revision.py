@@ -68,8 +68,10 @@ async def test_in_a_repository_it_names_the_commit_and_the_state_of_the_tree(tre
     second = await tree.revision()
     await tree.run("echo three, longer > file")
     third = await tree.revision()
+    await tree.run("rm file")
+    fourth = await tree.revision()
     await tree.run("echo new > 'a new file'")
-    assert len({first, second, third, await tree.revision()}) == 4
+    assert len({first, second, third, fourth, await tree.revision()}) == 5
 
 
 @pytest.mark.needs("git")

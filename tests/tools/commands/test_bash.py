@@ -381,12 +381,12 @@ async def test_a_check_through_npx_finds_the_copy_of_the_workspace(desk) -> None
 
 
 async def test_a_check_through_npx_without_a_local_copy_does_not_run(desk) -> None:
-    result = await desk.call(command="npx vitest; touch ran")
-    assert result.structured_content.get("error_kind") != "local_test_runner_missing"
+    program(desk, "npx", "#!/bin/sh\ntouch ran\n")
     result = await desk.call(command="npx vitest")
     assert result.is_error
     assert result.structured_content["error_kind"] == "local_test_runner_missing"
     assert "nothing ran" in result.text
+    assert not (desk.path / "ran").exists()
 
 
 # Permission modes and confinement.

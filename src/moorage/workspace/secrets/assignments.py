@@ -124,7 +124,8 @@ def _is_name(assignment: Assignment) -> bool:
     value = assignment.value
     may_be_word = _may_be_word(assignment.key)
     if assignment.following[:1] in _CLOSERS:
-        return not may_be_word or _looks_chosen_by_programmer(value)
+        is_short = not may_be_word and len(value) < _SHORTEST_OPAQUE_LETTERS
+        return is_short or _looks_chosen_by_programmer(value)
     if assignment.is_tight and assignment.separator == b"=":
         return not may_be_word and len(value) < _SHORTEST_OPAQUE
     if b"_" in value or not (value.islower() or value.isupper()):
