@@ -18,6 +18,7 @@ from moorage.errors import ExecutionError
 if TYPE_CHECKING:
     from moorage.confine.nursery import EarlyChild, Nursery
     from moorage.confine.plan import Plan
+    from moorage.confine.provider import ConfinementProvider
     from moorage.process.supervisor import Supervisor
 
 CAPTURE_SECONDS = 5.0
@@ -71,7 +72,14 @@ class Login(NamedTuple):
     problem: str = ""
 
 
-def begin(nursery: Nursery, base: Mapping[str, str], folder: Path, *, plan: Plan) -> LoginCapture:
+def begin(
+    nursery: Nursery,
+    base: Mapping[str, str],
+    folder: Path,
+    *,
+    plan: Plan,
+    provider: ConfinementProvider | None = None,
+) -> LoginCapture:
     """Start a login shell that prints its variables, unless an earlier capture still holds.
 
     ``folder`` is private and keeps captures, by user, startup files and ``base``. The shell runs
@@ -84,7 +92,9 @@ def begin(nursery: Nursery, base: Mapping[str, str], folder: Path, *, plan: Plan
     argv = ("bash", "-lc", f"printf '%s\\0' {capture.marker}; exec env -0")
     home = base.get("HOME", "/")
     try:
-        capture.child = nursery.begin(plan, argv, base, cwd=home if os.path.isdir(home) else "/")
+        capture.child = nursery.begin(
+            plan, argv, base, cwd=home if os.path.isdir(home) else "/", provider=provider
+        )
     except ExecutionError as error:
         capture.problem = str(error)
     return capture

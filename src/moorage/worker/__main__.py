@@ -72,7 +72,11 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stderr.write(f"moorage-worker: {error}\n")
         return 1
     capture = login.begin(
-        nursery, dict(os.environ), options.state / "login", plan=options.login_plan()
+        nursery,
+        dict(os.environ),
+        options.state / "login",
+        plan=options.login_plan(),
+        provider=options.confinement,
     )
     # An event loop's threads and descriptors must not exist in the nursery.
     from moorage.worker.serving import Streams, serve_streams  # noqa: PLC0415
