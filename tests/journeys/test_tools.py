@@ -59,6 +59,16 @@ def test_an_environment_is_checked_by_using_it(terminal: Any) -> None:
     ]
 
 
+def test_a_check_speaks_to_people_and_says_what_fails(terminal: Any) -> None:
+    fine = terminal("env", "check", "--workspace", str(terminal.project))
+    assert fine.code == 0
+    assert fine.out.endswith(b"local works.\n")
+    broken = terminal.without_landlock()("env", "check")
+    assert broken.code == 1
+    assert b"Landlock" in broken.err
+    assert b"works" not in broken.out
+
+
 def test_the_worker_says_how_it_is_started(terminal: Any) -> None:
     ended = terminal("worker", "--help")
     assert ended.code == 0
