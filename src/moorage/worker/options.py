@@ -24,7 +24,7 @@ class WorkerOptions(NamedTuple):
     confinement: ConfinementProvider | None = None
 
     def login_plan(self) -> Plan:
-        """Return how the login shell is confined: it reads what commands may, and writes nothing."""
+        """Return how the login shell is confined: it reads what commands may and writes nothing."""
         if self.highest.is_restricted:
             return Plan(mode=PermissionMode.READ_ONLY, hidden_paths=self.hidden_paths)
         return Plan(mode=PermissionMode.UNCONFINED)
