@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from moorage.process.capture import CaptureLimits, StreamCapture
 
-LIMITS = CaptureLimits(whole_bytes=64, head_bytes=16, tail_bytes=32)
+LIMITS = CaptureLimits(whole_bytes=64, unmasked_bytes=24, head_bytes=16, tail_bytes=32)
 
 
 class Upper:

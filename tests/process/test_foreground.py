@@ -30,7 +30,7 @@ LIMITS = ForegroundLimits(
     end_grace_seconds=0.5,
     drain_seconds=LONG,
     quiet_seconds=SHORT,
-    capture=CaptureLimits(whole_bytes=1024, head_bytes=300, tail_bytes=600),
+    capture=CaptureLimits(whole_bytes=1024, unmasked_bytes=1024, head_bytes=300, tail_bytes=600),
 )
 PLAN = Plan(mode=PermissionMode.STANDARD)
 

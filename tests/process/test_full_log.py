@@ -12,7 +12,7 @@ from moorage.process.capture import CaptureLimits, StreamCapture
 from moorage.process.full_log import FullLog, LogLimits, SavedLog
 from moorage.workspace.redact import Redactor
 
-LIMITS = CaptureLimits(whole_bytes=64, head_bytes=16, tail_bytes=32)
+LIMITS = CaptureLimits(whole_bytes=64, unmasked_bytes=64, head_bytes=16, tail_bytes=32)
 
 
 class Streams:

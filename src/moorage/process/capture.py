@@ -45,6 +45,9 @@ class CaptureLimits(msgspec.Struct, frozen=True, kw_only=True):
     whole_bytes: int = 64 * 1024
     """A stream up to this size is kept whole; it is also what a producer's stream may carry."""
 
+    unmasked_bytes: int = 8 * 1024
+    """So much is masked at once when the stream ends; a longer stream is masked as it arrives."""
+
     head_bytes: int = 21 * 1024
     tail_bytes: int = 42 * 1024
     """What is kept of a longer one: together, and with a line between, it is no longer."""
@@ -79,7 +82,7 @@ class StreamCapture:
         self.total_bytes += len(data)
         if self._masking is None:
             self._unmasked.append(data)
-            if self.total_bytes <= self._limits.whole_bytes:
+            if self.total_bytes <= self._limits.unmasked_bytes:
                 return
             data = b"".join(self._unmasked)
             self._unmasked = []

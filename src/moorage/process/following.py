@@ -34,7 +34,10 @@ class FollowLimits(msgspec.Struct, frozen=True, kw_only=True):
     turn_seconds: float = 0.002
     """How long output may be taken in before other tasks have their turn."""
 
+    first_slice_bytes: int = 16 * 1024
     smallest_slice_bytes: int = 2 * 1024
+    largest_slice_bytes: int = 64 * 1024
+    """What is taken in one turn grows and shrinks with the time that it takes."""
 
 
 def take_waiting(reader: PipeReader, capture: StreamCapture, limits: FollowLimits) -> None:
@@ -59,7 +62,7 @@ class Follower:
         self._reader = reader
         self._capture = capture
         self._limits = limits
-        self._slice = limits.read_bytes // 4
+        self._slice = limits.first_slice_bytes
         self._turn_began = 0.0
         self._owed_bytes = 0
         self._caught_up = anyio.Event()
@@ -117,7 +120,7 @@ class Follower:
             if now - begun > self._limits.turn_seconds:
                 self._slice = max(size // 2, self._limits.smallest_slice_bytes)
             elif now - begun < self._limits.turn_seconds / 4:
-                self._slice = min(size * 2, self._limits.read_bytes)
+                self._slice = min(size * 2, self._limits.largest_slice_bytes)
             if now - self._turn_began > self._limits.turn_seconds:
                 await cancel_shielded_checkpoint()
                 self._turn_began = time.perf_counter()
