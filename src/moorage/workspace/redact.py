@@ -9,15 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from moorage.workspace.secrets.screening import (
-    KEY_HEADER,
-    KEY_WINDOW_BYTES,
-    Span,
-    find_spans,
-    judge_key,
-    may_hold_secret,
-    merged,
-)
+from moorage.workspace.secrets.byte_search import holds
+from moorage.workspace.secrets.screening import find_spans, judge_key, may_hold_secret
+from moorage.workspace.secrets.spans import KEY_HEADER, KEY_WINDOW_BYTES, Span, merged
 
 MASK = b"[REDACTED]"
 """What stands in the place of a secret."""
@@ -70,14 +64,14 @@ class Redactor:
 
     def _find_known(self, block: bytes) -> Iterator[Span]:
         for needle in self._known:
-            at = block.find(needle)
+            at = block.find(needle) if holds(block, needle) else -1
             while at >= 0:
                 yield Span(at, at + len(needle), _NOTHING)
                 at = block.find(needle, at + len(needle))
 
     def is_plain(self, data: bytes) -> bool:
         """Return whether data surely holds no secret, by the fastest tests there are."""
-        return not may_hold_secret(data) and not any(needle in data for needle in self._known)
+        return not may_hold_secret(data) and not any(holds(data, needle) for needle in self._known)
 
 
 class RedactionStream:

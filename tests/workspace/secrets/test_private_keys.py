@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from moorage.workspace.secrets.private_keys import Verdict, judge_key
-from moorage.workspace.secrets.screening import KEY_WINDOW_BYTES
+from moorage.workspace.secrets.spans import KEY_WINDOW_BYTES
 
 BODY = b"MIIEvQIBADANBgkqhkiG9w0BAQEFAASCBKcwggSjAgEAAoIBAQC7bq5Qq1b0Yk6c\n"
 BEGIN, END = b"-----BEGIN PRIVATE KEY-----", b"-----END PRIVATE KEY-----"

@@ -3,7 +3,8 @@ from __future__ import annotations
 import re
 import sys
 
-from moorage.workspace.secrets.screening import Span, find_spans, may_hold_secret, merged
+from moorage.workspace.secrets.screening import find_spans, may_hold_secret
+from moorage.workspace.secrets.spans import Span, merged
 
 
 def test_plain_bytes_are_told_without_looking_for_words() -> None:

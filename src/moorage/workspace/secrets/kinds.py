@@ -12,14 +12,14 @@ from collections.abc import Iterator
 
 import msgspec
 
-from moorage.workspace.secrets import screening
+from moorage.workspace.secrets import spans
 from moorage.workspace.secrets.assignments import (
     Assignment,
     is_ordinary_text,
     is_word_after_scheme,
     reads_as_code,
 )
-from moorage.workspace.secrets.screening import Span
+from moorage.workspace.secrets.spans import Span
 
 _KEY = re.compile(
     rb"(api[_-]?key|token|authorization|passw(?:or)?d|secret(?:[_-]?(?:access[_-]?)?key)?)"
@@ -64,11 +64,11 @@ def find_kinds(block: bytes, lowered: bytes, literals: list[bytes]) -> list[Span
     found: list[Span] = []
     for literal in literals:
         match literal:
-            case screening.BEARER:
+            case spans.BEARER:
                 found.extend(_bearers(block, lowered))
-            case screening.PREFIX:
+            case spans.PREFIX:
                 found.extend(_prefixed(block, lowered))
-            case screening.WEB_TOKEN:
+            case spans.WEB_TOKEN:
                 found.extend(_web_tokens(block))
             case word:
                 found.extend(_assigned(block, lowered, word))

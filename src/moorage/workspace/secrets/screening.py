@@ -6,45 +6,19 @@ them takes longer than a short command.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from moorage.workspace.secrets.byte_search import holds
+from moorage.workspace.secrets.spans import BEARER, KEYS, PREFIX, WEB_TOKEN, Span, merged
 
 if TYPE_CHECKING:
     from moorage.workspace.secrets.private_keys import Verdict
-
-KEY_HEADER = b"-----BEGIN "
-"""The literal that every armoured private key starts with."""
-
-KEY_WINDOW_BYTES = 16 * 1024
-"""How far a key is followed before it is masked piecemeal; RSA with 16384 bits takes 12.5 KiB."""
-
-BEARER = b"bearer"
-PREFIX = b"sk-"
-WEB_TOKEN = b"eyJ"
-KEYS = (b"token", b"passw", b"secret", b"authoriz", b"api")
-
-
-class Span(msgspec.Struct, frozen=True):
-    """Bytes to mask; ``rest`` matches what may follow when the span reaches the end of a piece."""
-
-    start: int
-    end: int
-    rest: re.Pattern[bytes]
 
 
 def may_hold_secret(data: bytes) -> bool:
     """Return whether data holds any byte that every kind of secret needs one of; very fast."""
     return (
-        b":" in data
-        or b"=" in data
-        or b"-" in data
-        or b"." in data
-        or b"b" in data
-        or b"B" in data
+        b":" in data or b"=" in data or b"-" in data or b"." in data or b"b" in data or b"B" in data
     )
 
 
@@ -73,22 +47,3 @@ def judge_key(window: bytes, *, is_complete: bool) -> Verdict | None:
     from moorage.workspace.secrets import private_keys  # noqa: PLC0415 - see above
 
     return private_keys.judge_key(window, is_complete=is_complete)
-
-
-def merged(found: list[Span]) -> list[Span]:
-    """Return the spans in order; those that touch or overlap become one."""
-    if len(found) < 2:
-        return found
-    found.sort(key=_by_place)
-    kept = found[:1]
-    for span in found[1:]:
-        last = kept[-1]
-        if span.start > last.end:
-            kept.append(span)
-        elif span.end > last.end:
-            kept[-1] = Span(last.start, span.end, span.rest)
-    return kept
-
-
-def _by_place(span: Span) -> tuple[int, int]:
-    return span.start, span.end
