@@ -249,11 +249,8 @@ async def test_the_program_prints_nothing_but_the_protocol(
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (["--workspace", "/nowhere/at/all"], "does not exist"),
         (["--env", "nothing"], "nothing"),
-        (["--workspace", "/"], "home"),
         (["--http", "0.0.0.0:0"], "--allow-remote"),
-        (["--http", "127.0.0.1:0", "--name", "mine"], "session of its own"),
     ],
 )
 async def test_an_impossible_option_is_one_sentence_and_an_exit_code(

@@ -46,7 +46,11 @@ class Door(msgspec.Struct, frozen=True, kw_only=True):
         if path != PATH:
             return Refusal(404, f"The MCP endpoint is {PATH}.")
         if not is_right_token(headers.get(b"authorization"), self.token):
-            return Refusal(401, "Send the header `Authorization: Bearer TOKEN`.")
+            return Refusal(
+                401,
+                "Send the header `Authorization: Bearer TOKEN`; the server said at its start which "
+                "file holds the token.",
+            )
         return None
 
 

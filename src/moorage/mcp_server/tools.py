@@ -25,11 +25,13 @@ def mcp_tool(spec: ToolSpec) -> mcp_types.Tool:
     add, never replace, is still called destructive when its specification says so.
     """
     is_read_only = spec.effect is Effect.READ
+    schema = spec.input_schema()
+    schema.pop("description", None)  # it repeats the name, and every model pays for its words
     return mcp_types.Tool(
         name=spec.name,
         title=spec.name.replace("_", " ").capitalize(),
         description=spec.description,
-        input_schema=spec.input_schema(),
+        input_schema=schema,
         annotations=mcp_types.ToolAnnotations(
             read_only_hint=is_read_only,
             destructive_hint=spec.is_destructive and not is_read_only,
