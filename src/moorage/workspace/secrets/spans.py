@@ -1,4 +1,4 @@
-"""Stretches of bytes that are to be masked, and the literals that each kind of secret holds. Pure."""
+"""Bytes that are to be masked, and the literals that each kind of secret holds. Pure."""
 
 from __future__ import annotations
 
