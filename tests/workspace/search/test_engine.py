@@ -15,7 +15,6 @@ from moorage.policy.permission import PermissionMode
 from moorage.process.supervisor import Supervisor
 from moorage.workspace.search.engine import (
     Page,
-    RipgrepSearch,
     find_files,
     find_program,
     search,
@@ -24,6 +23,7 @@ from moorage.workspace.search.engine import (
 from moorage.workspace.search.hits import Collector, Line, SearchLimits, Sheet
 from moorage.workspace.search.own import OwnSearch
 from moorage.workspace.search.selection import Query, SearchPlace
+from moorage.workspace.search.with_ripgrep import RipgrepSearch
 
 
 @pytest.fixture

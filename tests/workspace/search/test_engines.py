@@ -12,10 +12,19 @@ import pytest
 
 from moorage.confine.plan import Plan
 from moorage.process.supervisor import Supervisor
-from moorage.workspace.search.engine import Answer, Page, find_files, search, way_to_search
+from moorage.workspace.search.engine import (
+    Answer,
+    Page,
+    Search,
+    find_files,
+    search,
+    way_to_search,
+)
 from moorage.workspace.search.hits import SearchLimits
+from moorage.workspace.search.own import OwnSearch
 from moorage.workspace.search.pattern import PatternError
 from moorage.workspace.search.selection import Query, SearchPlace, read_include
+from moorage.workspace.search.with_ripgrep import SMALL_ANSWER_BYTES, RipgrepSearch
 
 pytestmark = [pytest.mark.needs("rg", "landlock")]
 
@@ -63,10 +72,18 @@ class Engines:
     def __init__(self, root: Path, supervisor: Supervisor, plan: Plan) -> None:
         self.fd = os.open(root, os.O_RDONLY)
         self.place = SearchPlace(fd=self.fd, absolute=str(root))
-        self.ways = [way_to_search(program, supervisor, plan) for program in (_ripgrep(), None)]
+        self._start = (supervisor, plan)
 
-    async def both(self, query: Query, page: Page = PAGE) -> tuple[Answer, Answer]:
-        theirs, ours = [await search(way, self.place, query, page, LIMITS) for way in self.ways]
+    @property
+    def ways(self) -> list[Search]:
+        """Return new searches: with ripgrep, and our own."""
+        return [way_to_search(program, *self._start) for program in (_ripgrep(), None)]
+
+    async def both(
+        self, query: Query, page: Page = PAGE, *, small_bytes: int = SMALL_ANSWER_BYTES
+    ) -> tuple[Answer, Answer]:
+        ways = (RipgrepSearch(_ripgrep(), *self._start, small_bytes=small_bytes), OwnSearch())
+        theirs, ours = [await search(way, self.place, query, page, LIMITS) for way in ways]
         return theirs, ours
 
 
@@ -103,6 +120,17 @@ async def test_the_same_lines_match(engines: Engines, pattern: str) -> None:
     theirs, ours = await engines.both(Query(pattern=pattern))
     assert plain(ours) == plain(theirs)
     assert ours.total_matches == theirs.total_matches
+    assert ours.token == theirs.token
+
+
+@pytest.mark.parametrize("pattern", ["foo", "^", r"\bfoo", "(?i)stra\u00dfe", "x{69,}foo"])
+async def test_the_same_lines_match_when_the_answer_is_too_large_for_one_run(
+    engines: Engines, pattern: str
+) -> None:
+    theirs, ours = await engines.both(
+        Query(pattern=pattern, before=1, after=1), Page(3, 40), small_bytes=0
+    )
+    assert plain(ours) == plain(theirs)
     assert ours.token == theirs.token
 
 

@@ -14,10 +14,11 @@ from moorage.workspace.search.hits import (
     SearchLimits,
     Sheet,
     Slice,
+    SnapshotDigest,
     TooDeep,
+    digest_of,
     shortened,
 )
-from moorage.workspace.search.snapshot import SnapshotDigest, digest_of
 
 
 def collector(need: int, *, counts_files: bool = False, max_kept_bytes: int = 10**6) -> Collector:

@@ -17,6 +17,7 @@ from moorage.workspace.search.ripgrep import (
     JsonStream,
     PathStream,
     count_argv,
+    file_counts,
     files_argv,
     lines_argv,
     select,
@@ -128,6 +129,13 @@ def test_a_line_too_long_to_be_held_keeps_its_number(
     assert second.line.text == b"next"
 
 
+def test_a_whole_answer_is_counted_by_file_without_binary_ones() -> None:
+    output = file_of("./a", line(1, "x\n"), line(2, "y\n", kind="context"), line(3, "x\n"))
+    output += file_of("./b", line(1, "x\n"), binary_offset=9) + message("summary", stats={})
+    assert file_counts(output, with_binary=False) == [(b"a", 2)]
+    assert file_counts(output, with_binary=True) == [(b"a", 2), (b"b", 1)]
+
+
 @given(st.integers(1, 30))
 def test_counts_survive_any_split(step: int) -> None:
     output = b"./a\x0012\n./b\nc\x003\n7\n"
@@ -159,8 +167,7 @@ def test_a_search_reads_no_configuration_and_includes_hidden_files() -> None:
 
 def test_a_file_is_searched_as_input_and_lines_are_read_from_named_files() -> None:
     assert count_argv("rg", "x", selection=None)[-1] == "-"
-    assert lines_argv("rg", "x", ["-a", "b"])[-3:] == ("--", "./-a", "./b")
-    assert lines_argv("rg", "x", [])[-1] == "-"
+    assert lines_argv("rg", "x", ["./-a", "./b"])[-3:] == ("--", "./-a", "./b")
     assert files_argv("rg", selection=select())[-2:] == ("--", "./")
 
 

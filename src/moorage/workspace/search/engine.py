@@ -14,34 +14,14 @@ from typing import TYPE_CHECKING, Protocol
 
 import anyio
 import msgspec
-from anyio import to_thread
 
-from moorage.errors import WorkerFailure
-from moorage.process.reading import read_program
-from moorage.process.spec import ProgramSpec
 from moorage.workspace.search.hits import Collector, Record, SearchLimits, Sheet
-from moorage.workspace.search.pattern import PatternError
-from moorage.workspace.search.ripgrep import (
-    CountStream,
-    JsonStream,
-    PathStream,
-    count_argv,
-    files_argv,
-    lines_argv,
-    select,
-)
-from moorage.workspace.search.selection import Accepts, Include, Query, SearchPlace
-from moorage.workspace.search.snapshot import file_state
+from moorage.workspace.search.selection import Accepts, Query, SearchPlace
+from moorage.workspace.search.with_ripgrep import RipgrepSearch
 
 if TYPE_CHECKING:
     from moorage.confine.plan import Plan
-    from moorage.process.reading import ProgramEnd, Take
     from moorage.process.supervisor import Supervisor
-
-# Files whose states are looked up at once; each time costs a change of thread.
-_BATCH_FILES = 1000
-# ripgrep's exit code when something could not be read, or the pattern is bad.
-_HAD_ERRORS = 2
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
@@ -136,96 +116,6 @@ async def find_files(
     return _answer(collector, records, has_unreadable=has_unreadable)
 
 
-class RipgrepSearch:
-    """Searches with ripgrep under a confinement plan."""
-
-    def __init__(self, program: str, supervisor: Supervisor, plan: Plan) -> None:
-        """Keep the program and how it is started."""
-        self._program = program
-        self._supervisor = supervisor
-        self._plan = plan
-
-    async def count(self, place: SearchPlace, query: Query, collector: Collector) -> bool:
-        """Count the matches of every file; return whether something could not be read.
-
-        Raises:
-            PatternError: the pattern cannot be searched for.
-        """
-        stream = CountStream()
-        waiting: list[tuple[bytes, int]] = []
-        has_output = False
-
-        async def take(chunk: bytes) -> None:
-            nonlocal has_output
-            has_output = True
-            waiting.extend(stream.feed(chunk))
-            if len(waiting) >= _BATCH_FILES:
-                await to_thread.run_sync(_weigh, waiting, place, query, collector)
-                waiting.clear()
-
-        argv = count_argv(
-            self._program,
-            query.pattern,
-            flags=_case_flags(query),
-            selection=None if place.is_file else _selection(place, query.include),
-        )
-        end = await self._run(argv, place, take)
-        if end.complaint and not has_output:
-            raise PatternError(_reason(end.complaint))
-        if waiting:
-            await to_thread.run_sync(_weigh, waiting, place, query, collector)
-        return end.status.exit_code == _HAD_ERRORS
-
-    async def read(self, place: SearchPlace, query: Query, sheets: Mapping[bytes, Sheet]) -> None:
-        """Read the lines of the files of a page."""
-        flags = [
-            *_case_flags(query),
-            # For so few files, threads cost more to start than they save.
-            "--threads=1",
-            f"--before-context={query.before}",
-            f"--after-context={query.after}",
-            # One more, so that the lines after the last wanted one are printed in any case.
-            f"--max-count={max(sheet.wanted for sheet in sheets.values()) + 1}",
-        ]
-        paths = [] if place.is_file else [os.fsdecode(path) for path in sheets]
-        known = {b"<stdin>": sheets[place.name]} if place.is_file else sheets
-        stream = JsonStream(known)
-
-        async def take(chunk: bytes) -> None:
-            stream.feed(chunk)
-
-        await self._run(lines_argv(self._program, query.pattern, paths, flags=flags), place, take)
-
-    async def list_files(self, place: SearchPlace, collector: Collector) -> bool:
-        """Count the files themselves; return whether something could not be read."""
-        stream = PathStream()
-
-        async def take(chunk: bytes) -> None:
-            for path in stream.feed(chunk):
-                if collector.accepts(path):
-                    collector.add(path, 1)
-
-        argv = files_argv(self._program, selection=_selection(place, Include()))
-        end = await self._run(argv, place, take)
-        return end.status.exit_code == _HAD_ERRORS
-
-    async def _run(self, argv: tuple[str, ...], place: SearchPlace, take: Take) -> ProgramEnd:
-        if place.is_file:
-            os.lseek(place.fd, 0, os.SEEK_SET)
-        spec = ProgramSpec(
-            argv=argv,
-            plan=self._plan,
-            cwd="/" if place.is_file else place.absolute,
-            cwd_fd=None if place.is_file else place.fd,
-            stdin_fd=place.fd if place.is_file else None,
-            label="ripgrep",
-        )
-        end = await read_program(self._supervisor, spec, take)
-        if end.status.exit_code is None:
-            raise WorkerFailure(f"ripgrep was ended by signal {end.status.signal}.")
-        return end
-
-
 def way_to_search(program: str | None, supervisor: Supervisor, plan: Plan) -> Search:
     """Return the search with ripgrep, or our own where there is none."""
     if program is not None:
@@ -245,33 +135,6 @@ def find_program(name: str, search_path: str) -> str | None:
         if folder.startswith("/") and os.path.isfile(candidate) and os.access(candidate, os.X_OK):
             return candidate
     return None
-
-
-def _weigh(
-    counts: Sequence[tuple[bytes, int]], place: SearchPlace, query: Query, collector: Collector
-) -> None:
-    """Collect counted files together with their states; runs in a thread, for the disk's sake."""
-    if place.is_file:
-        for _, matches in counts:
-            collector.add(place.name, matches, file_state(os.fstat(place.fd)))
-        return
-    accepts = None if query.include.is_told else query.include.accepts
-    for path, matches in counts:
-        if accepts is not None and not accepts(path):
-            continue
-        try:
-            state = file_state(os.stat(path, dir_fd=place.fd, follow_symlinks=False))
-        except OSError:
-            state = b"gone"
-        collector.add(path, matches, state)
-
-
-def _selection(place: SearchPlace, include: Include) -> tuple[str, ...]:
-    return select(excluded=place.excluded, name_glob=include.name_glob)
-
-
-def _case_flags(query: Query) -> list[str]:
-    return ["--ignore-case"] if query.ignore_case else []
 
 
 def _collector(
@@ -306,9 +169,3 @@ def _answer(
         is_binary=is_binary,
         has_unreadable=has_unreadable,
     )
-
-
-def _reason(complaint: bytes) -> str:
-    """Return what ripgrep says of a pattern, without advice about flags that nobody can pass."""
-    text = complaint.decode("utf-8", "replace").removeprefix("rg: ")
-    return text.partition("\n\nConsider ")[0].strip()

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
+from hashlib import blake2b
 from typing import NamedTuple
+from zlib import crc32
 
 import msgspec
 
-from moorage.workspace.search.snapshot import SnapshotDigest, digest_of
+# What one remembered file takes besides its path.
+_FILE_BYTES = 120
+_MODULUS = 1 << 96
 
 
 class SearchLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -150,6 +155,45 @@ def _is_inside_character(text: bytes, at: int) -> bool:
     return at < len(text) and text[at] & 0xC0 == 0x80
 
 
+def digest_of(*parts: bytes) -> int:
+    """Return the digest of one item; where one part ends and the next begins counts."""
+    digest = 0
+    for part in parts:
+        digest = digest << 32 ^ crc32(part, len(part))
+    return digest
+
+
+class SnapshotDigest:
+    """What an answer was, in a token, so that a later page can tell whether it still is.
+
+    It grows item by item; the order of the items does not matter, their number does. It notices
+    change, it does not resist forgery.
+    """
+
+    __slots__ = ("_count", "_question", "_sum")
+
+    def __init__(self, *question: str) -> None:
+        """Begin with what was asked, so that another question's token never fits."""
+        self._question = "\0".join(question).encode("utf-8", "surrogateescape")
+        self._sum = 0
+        self._count = 0
+
+    def add(self, item: int) -> None:
+        """Take the digest of one more item."""
+        self._sum = (self._sum + item) % _MODULUS
+        self._count += 1
+
+    def token(self) -> str:
+        """Return the token of what was taken so far."""
+        answer = b"%d.%d." % (self._count, self._sum)
+        return blake2b(answer + self._question, digest_size=12).hexdigest()
+
+
+def file_state(status: os.stat_result) -> bytes:
+    """Return what differs when a file has changed."""
+    return b"%d.%d" % (status.st_mtime_ns, status.st_size)
+
+
 class Collector:
     """Takes files in any order; totals are exact, and only what a page may need is remembered."""
 
@@ -238,7 +282,3 @@ class Collector:
                 self._last = path
                 break
         self._kept_bytes = kept_bytes
-
-
-# What one remembered file takes besides its path.
-_FILE_BYTES = 120

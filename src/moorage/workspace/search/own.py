@@ -8,11 +8,10 @@ from collections.abc import Mapping
 from anyio import from_thread, to_thread
 
 from moorage.workspace.opening.beneath import open_beneath
-from moorage.workspace.search.hits import Collector, Sheet
+from moorage.workspace.search.hits import Collector, Sheet, file_state
 from moorage.workspace.search.pattern import parse
 from moorage.workspace.search.scan import LineFinder, Scanner
 from moorage.workspace.search.selection import Query, SearchPlace
-from moorage.workspace.search.snapshot import file_state
 from moorage.workspace.search.walker import FILE_FLAGS, Walker
 
 

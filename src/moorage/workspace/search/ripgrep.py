@@ -89,11 +89,15 @@ def count_argv(
 
 
 def lines_argv(
-    program: str, pattern: str, paths: Sequence[str], *, flags: Iterable[str] = ()
+    program: str,
+    pattern: str,
+    targets: Sequence[str],
+    *,
+    flags: Iterable[str] = (),
+    selection: Sequence[str] = (),
 ) -> tuple[str, ...]:
-    """Return the argument vector that prints matching lines of files, of the input without any."""
-    targets = [f"./{path}" for path in paths] or ["-"]
-    return _argv(program, ("--json", *flags), pattern, targets)
+    """Return the argument vector that prints matching lines of files, folders or the input."""
+    return _argv(program, ("--json", *flags, *selection), pattern, targets)
 
 
 def files_argv(program: str, *, selection: Sequence[str]) -> tuple[str, ...]:
@@ -131,6 +135,20 @@ def without_needless_escapes(pattern: str) -> str:
     Later versions of ripgrep ignore them and version 13 refuses them.
     """
     return _ESCAPE.sub(lambda found: found[found[1] in _NEEDLESS], pattern)
+
+
+def file_counts(output: bytes, *, with_binary: bool) -> list[tuple[bytes, int]]:
+    """Return the matching lines per file in a whole output of ``lines_argv``."""
+    counts: list[tuple[bytes, int]] = []
+    path, matches = b"", 0
+    for line in output.split(b"\n"):
+        if line.startswith(_MATCH):
+            matches += 1
+        elif line.startswith(_BEGIN):
+            path, matches = _path_in(line), 0
+        elif line.startswith(_END) and (with_binary or _IS_TEXT in line):
+            counts.append((path, matches))
+    return counts
 
 
 class CountStream:
@@ -200,8 +218,7 @@ class JsonStream:
 
     def _take(self, line: bytes) -> None:
         if line.startswith(_BEGIN):
-            path = _value(_decode_path(line).data.path)
-            self._sheet = self._sheets.get(path.removeprefix(b"./"))
+            self._sheet = self._sheets.get(_path_in(line))
         elif self._sheet is None:
             return
         elif line.startswith(_END):
@@ -238,6 +255,10 @@ class _LongLine:
             self._is_numbered = True
             self.line = self.line._replace(number=int(found[1]))
         self._tail = window[-64:]
+
+
+def _path_in(line: bytes) -> bytes:
+    return _value(_decode_path(line).data.path).removeprefix(b"./")
 
 
 def _line(message: _LineMessage) -> Line:
