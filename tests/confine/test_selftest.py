@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import select
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,13 @@ def test_every_attack_is_refused_but_those_that_are_admitted(nursery) -> None:
     found = open_attacks(results)
     assert found.keys() == ADMITTED
     assert all("." in detail for detail in found.values())
+
+
+def test_a_temporary_folder_with_a_long_path_is_no_obstacle(nursery, tmp_path, monkeypatch) -> None:
+    deep = tmp_path / ("d" * 120)
+    deep.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(deep))
+    assert open_attacks(run_here(nursery)).keys() == ADMITTED
 
 
 def test_without_confinement_the_same_attacks_succeed_and_are_seen(nursery) -> None:

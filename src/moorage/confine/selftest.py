@@ -110,9 +110,12 @@ class Scene:
                 os.mkdir(path)
             self.secret = os.urandom(16).hex()
             self.abstract = f"moorage-selftest-{os.urandom(8).hex()}"
+            # A socket's address holds 107 bytes, and a temporary folder may lie deeper than that.
+            folder = os.open(self.outside, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+            stack.callback(os.close, folder)
             self.listeners = [
                 stack.enter_context(_listener(address))
-                for address in (f"\0{self.abstract}", f"{self.outside}/socket")
+                for address in (f"\0{self.abstract}", f"/proc/self/fd/{folder}/socket")
             ]
             keyboard, slave = os.openpty()
             stack.callback(os.close, keyboard)
