@@ -15,17 +15,20 @@ OPEN_ROUNDS = 11
 FIRST_OPEN_ROUNDS = 3
 IMPORT_ROUNDS = 21
 PYTHON = [sys.executable, "-c"]
+EMPTY_LOOP = "anyio.run(anyio.lowlevel.checkpoint)"
 
 
 async def rows(place: Place) -> AsyncIterator[Row]:
     """Measure start-up against bare Python that imports the same foundations."""
     first = [await _first_result(place, f"home-{number}") for number in range(FIRST_OPEN_ROUNDS)]
-    opened, imported = [], []
+    opened, imported, looped = [], [], []
     await _first_result(place, "home")
     for _ in range(OPEN_ROUNDS):
         opened.append(await _first_result(place, "home"))
         imported.append(timed_bare([*PYTHON, "import anyio, msgspec"]))
+        looped.append(timed_bare([*PYTHON, f"import anyio, msgspec; {EMPTY_LOOP}"]))
     yield ratio("open to first result over import anyio, msgspec", opened, imported, 1.6)
+    yield ratio("  over the same with an event loop that ran once", opened, looped)
     yield more("  login capture, in the first session of a home", first, opened)
 
     bare, alone, used = (
