@@ -24,7 +24,9 @@ _SET_PIPE_SIZE = getattr(fcntl, "F_SETPIPE_SZ", None)
 class FollowLimits(msgspec.Struct, frozen=True, kw_only=True):
     """How output is read and taken in."""
 
-    read_bytes: int = 256 * 1024
+    read_bytes: int = 64 * 1024
+    """More at a time leaves the processor's cache before it is masked, hashed and written."""
+
     pipe_bytes: int = 1024 * 1024
     """A pipe that is found full is made this large, so that the program waits less."""
 
@@ -36,7 +38,6 @@ class FollowLimits(msgspec.Struct, frozen=True, kw_only=True):
 
     first_slice_bytes: int = 16 * 1024
     smallest_slice_bytes: int = 2 * 1024
-    largest_slice_bytes: int = 64 * 1024
     """What is taken in one turn grows and shrinks with the time that it takes."""
 
 
@@ -120,7 +121,7 @@ class Follower:
             if now - begun > self._limits.turn_seconds:
                 self._slice = max(size // 2, self._limits.smallest_slice_bytes)
             elif now - begun < self._limits.turn_seconds / 4:
-                self._slice = min(size * 2, self._limits.largest_slice_bytes)
+                self._slice = min(size * 2, self._limits.read_bytes)
             if now - self._turn_began > self._limits.turn_seconds:
                 await cancel_shielded_checkpoint()
                 self._turn_began = time.perf_counter()
