@@ -129,8 +129,18 @@ def test_a_program_is_found_on_the_absolute_folders_of_path(tmp_path: Path) -> N
         (tmp_path / folder / "rg").touch(mode)
     (tmp_path / "zero" / "rg").mkdir(parents=True)
     folders = [str(tmp_path / name) for name in ("zero", "one", "two", "three")]
-    assert find_program("rg", os.pathsep.join(["", "relative", *folders])) == f"{folders[2]}/rg"
+    search_path = os.pathsep.join(["", "relative", *folders])
+    for _ in range(2):
+        assert find_program("rg", search_path) == f"{folders[2]}/rg"
+    (tmp_path / "two" / "rg").unlink()
+    assert find_program("rg", search_path) == f"{folders[3]}/rg"
     assert find_program("rg", "") is None
+
+
+def test_a_program_that_is_installed_meanwhile_is_found(tmp_path: Path) -> None:
+    assert find_program("rg", str(tmp_path)) is None
+    (tmp_path / "rg").touch(0o755)
+    assert find_program("rg", str(tmp_path)) == f"{tmp_path}/rg"
 
 
 def test_without_ripgrep_the_own_engine_searches() -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol
 
 import anyio
@@ -126,13 +125,22 @@ def way_to_search(program: str | None, supervisor: Supervisor, plan: Plan) -> Se
     return OwnSearch()
 
 
-@lru_cache(maxsize=16)
+_found_programs: dict[tuple[str, str], str] = {}
+
+
 def find_program(name: str, search_path: str) -> str | None:
-    """Return the absolute path of a program on PATH, looked for once."""
+    """Return the absolute path of a program on PATH.
+
+    What was found is looked for only once; what is missing may be installed meanwhile.
+    """
+    known = _found_programs.get((name, search_path))
+    if known is not None and os.access(known, os.X_OK):
+        return known
     for folder in search_path.split(os.pathsep):
         candidate = f"{folder}/{name}"
         # A relative folder on PATH would make the answer depend on where one stands.
         if folder.startswith("/") and os.path.isfile(candidate) and os.access(candidate, os.X_OK):
+            _found_programs[name, search_path] = candidate
             return candidate
     return None
 
