@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from moorage.workspace.search import automaton as automaton_module
 from moorage.workspace.search.automaton import Automaton
-from moorage.workspace.search.expression import compile_python
+from moorage.workspace.search.expression import compile_python, required_text, widened
 from moorage.workspace.search.pattern import PatternError, parse
 
 ATOMS = ("a", "b", "ab", ".", "[^a]", r"\w", r"\W", r"\b", r"\B", "^", "$", "(?i:A)", r"\s", "")
@@ -31,6 +31,21 @@ def test_both_engines_agree_on_every_line(pattern: str, line: str) -> None:
     node = parse(pattern)
     found = compile_python(node).search(line)
     assert (Automaton(node).find(line) >= 0) == (found is not None)
+
+
+@given(patterns, lines)
+def test_a_widened_pattern_matches_wherever_the_pattern_does(pattern: str, line: str) -> None:
+    node = parse(pattern)
+    if compile_python(node).search(line) is not None:
+        assert compile_python(widened(node)).search(line) is not None
+
+
+@given(patterns, lines)
+def test_every_match_contains_the_required_text(pattern: str, line: str) -> None:
+    node = parse(pattern)
+    found = compile_python(node).search(line)
+    if found is not None:
+        assert required_text(node) in found[0]
 
 
 def test_it_tells_where_the_match_that_ends_first_ends() -> None:

@@ -6,7 +6,13 @@ import re
 
 import pytest
 
-from moorage.workspace.search.expression import compile_python, longest_safe_line, python_source
+from moorage.workspace.search.expression import (
+    compile_python,
+    longest_safe_line,
+    python_source,
+    required_text,
+    widened,
+)
 from moorage.workspace.search.pattern import Character, Choice, PatternError, Repeat, Row, parse
 
 
@@ -106,6 +112,32 @@ def test_the_length_up_to_which_pythons_engine_is_trusted(
     pattern: str, at_least: int, at_most: int
 ) -> None:
     assert at_least <= longest_safe_line(parse(pattern)) <= at_most
+
+
+@pytest.mark.parametrize("pattern", ["a(foo|b)+c", "x(?:a+b)*|y", "(?:(?:a|b)+)?c", "(?:[ab]|a)*x"])
+def test_a_costly_pattern_is_widened_to_one_that_is_safe(pattern: str) -> None:
+    assert longest_safe_line(parse(pattern)) == 0
+    wide = widened(parse(pattern))
+    assert longest_safe_line(wide) > 10_000
+    assert compile_python(wide).search("a" * 10_000 + "b" * 10_000) is None
+
+
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        ("foo", "foo"),
+        (r"\bfoo\.bar\b", "foo.bar"),
+        (r"a\w+bcd", "bcd"),
+        ("(?:abc)+d", "abc"),
+        ("(?:abc)*d", "d"),
+        ("foo|bar", ""),
+        ("(?i)foo", ""),
+        ("[a]b?c", "c"),
+        ("", ""),
+    ],
+)
+def test_the_text_that_every_match_contains(pattern: str, expected: str) -> None:
+    assert required_text(parse(pattern)) == expected
 
 
 def test_every_accepted_pattern_compiles_without_a_warning() -> None:

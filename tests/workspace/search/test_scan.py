@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from moorage.workspace.search import scan as scan_module
+from moorage.workspace.search.automaton import Automaton
 from moorage.workspace.search.hits import Line, SearchLimits, Sheet, Slice
 from moorage.workspace.search.pattern import parse
 from moorage.workspace.search.scan import LineFinder, Scanner
@@ -103,6 +104,24 @@ def test_a_long_line_is_left_to_the_automaton(tmp_path: Path, pattern: str) -> N
     content = f"{hit}\n{'x' * 100_000}\n{'x' * 50_000}{hit}\n".encode()
     count, sheet = scan(tmp_path / "f", content, pattern)
     assert (count, numbers(sheet)) == (2, [1, 3])
+
+
+def test_lines_that_a_wider_pattern_leaves_out_are_not_read_slowly(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+    real_find = Automaton.find
+
+    def find(self: Automaton, line: str) -> int:
+        read.append(line)
+        return real_find(self, line)
+
+    monkeypatch.setattr(Automaton, "find", find)
+    content = b"nothing\nfoobarx\nfobarx\nother\n"
+    for more in (b"", b"y" * 20_000 + b"x\n"):
+        read.clear()
+        assert scan(tmp_path / "f", content + more, "(?:foo|bar){2}x")[0] == 1
+        assert set(read) == {"foobarx", "fobarx", more.decode().strip()} - {""}
 
 
 def test_an_empty_match_is_found_on_each_line_and_not_behind_the_last(tmp_path: Path) -> None:

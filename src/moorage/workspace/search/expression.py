@@ -8,6 +8,7 @@ is safe; beyond that the automaton, which reads each character once, takes over.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import assert_never
 
 from moorage.workspace.search.pattern import WORD, Character, Choice, Edge, Node, Repeat, Row
@@ -60,6 +61,68 @@ def longest_safe_line(node: Node) -> int:
         return 0
     steps = _MAX_STEPS / max(ways, 1)
     return min(LONGEST_LINE, int(steps ** (1 / (free_repeats + 1))))
+
+
+def widened(node: Node) -> Node:
+    """Return a pattern that matches wherever ``node`` does, and without its costly repetitions.
+
+    A repetition of something complicated becomes one of the characters that occur in it. What it
+    does not find need not be looked for in a slower way.
+    """
+    match node:
+        case Row(parts):
+            return Row(tuple(map(widened, parts)))
+        case Choice(options):
+            return Choice(tuple(map(widened, options)))
+        case Repeat(part, least, most, is_lazy):
+            if _work(node)[0] < float("inf"):
+                return node
+            if most == 1:
+                return Repeat(widened(part), least, most, is_lazy)
+            sources = sorted({python_source(character) for character in _characters(part)})
+            # Atomic: a character that is in two of them must not be tried twice.
+            return Repeat(Character(f"(?>{'|'.join(sources)})"), 0, None, is_lazy=False)
+        case _:
+            return node
+
+
+def required_text(node: Node) -> str:
+    """Return the longest text known to be part of every match; without it, nothing matches."""
+    match node:
+        case Row(parts):
+            texts = [""]
+            for part in parts:
+                plain = _plain(part)
+                if plain:
+                    texts[-1] += plain
+                elif not isinstance(part, Edge):
+                    texts += [required_text(part), ""]
+            return max(texts, key=len)
+        case Repeat(part, least) if least:
+            return required_text(part)
+        case _:
+            return _plain(node)
+
+
+def _plain(node: Node) -> str:
+    """Return the one text that a character matches, if it is one."""
+    if not isinstance(node, Character) or node.ignores_case:
+        return ""
+    is_escape = len(node.source) == 2 and node.source[0] == "\\"
+    return node.source[1:] if is_escape else node.source if len(node.source) == 1 else ""
+
+
+def _characters(node: Node) -> Iterator[Character]:
+    match node:
+        case Character():
+            yield node
+        case Row(parts) | Choice(parts):
+            for part in parts:
+                yield from _characters(part)
+        case Repeat(part):
+            yield from _characters(part)
+        case _:
+            return
 
 
 def _grouped_choice(node: Node, *, is_ascii: bool) -> str:

@@ -13,7 +13,13 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from moorage.workspace.search.automaton import Automaton
-from moorage.workspace.search.expression import LONGEST_LINE, compile_python, longest_safe_line
+from moorage.workspace.search.expression import (
+    LONGEST_LINE,
+    compile_python,
+    longest_safe_line,
+    required_text,
+    widened,
+)
 from moorage.workspace.search.hits import Line, Sheet
 from moorage.workspace.search.pattern import Node
 
@@ -40,22 +46,66 @@ class LineFinder:
         Raises:
             PatternError: counted repetitions make the pattern too large.
         """
-        self._safe_length = longest_safe_line(node)
-        self._expression = compile_python(node)
-        self._ascii_expression = compile_python(node, is_ascii=True)
-        self._automaton = Automaton(node) if self._safe_length < LONGEST_LINE else None
+        self._needed = required_text(node)
+        self._exact = _Expression(node)
+        self._automaton: Automaton | None = None
+        if self._exact.safe_length < LONGEST_LINE:
+            self._automaton = Automaton(node)
+            self._wide = _Expression(widened(node))
 
     def places(self, text: str) -> Iterator[Place]:
         """Yield the matching lines of ``text``, which consists of whole lines."""
-        if self._automaton is None or (
-            self._safe_length and max(map(len, text.split("\n"))) <= self._safe_length
-        ):
-            return self._search(text)
+        if self._needed not in text:
+            return iter(())
+        if self._automaton is None:
+            return self._exact.search(text)
+        longest = max(map(len, text.split("\n")))
+        if longest <= self._exact.safe_length:
+            return self._exact.search(text)
+        if longest <= self._wide.safe_length:
+            return self._sift(text, self._automaton)
         return self._read(text, self._automaton)
 
-    def _search(self, text: str) -> Iterator[Place]:
-        expression = self._ascii_expression if text.isascii() else self._expression
-        search, size, at = expression.search, len(text), 0
+    def _sift(self, text: str, automaton: Automaton) -> Iterator[Place]:
+        """Look at those lines only that a wider pattern finds."""
+        for place in self._wide.search(text):
+            if automaton.find(text[place.begin : place.end]) >= 0:
+                yield place
+
+    def _read(self, text: str, automaton: Automaton) -> Iterator[Place]:
+        begin, size = 0, len(text)
+        while begin < size:
+            end = text.find("\n", begin)
+            end = size if end < 0 else end
+            line = text[begin:end]
+            if self._may_match(line):
+                match_at = automaton.find(line)
+                if match_at >= 0:
+                    yield Place(begin, end, match_at)
+            begin = end + 1
+
+    def _may_match(self, line: str) -> bool:
+        if self._needed not in line:
+            return False
+        return len(line) > self._wide.safe_length or self._wide.finds(line)
+
+
+class _Expression:
+    """A pattern for Python's engine, with the length of line up to which it is safe."""
+
+    def __init__(self, node: Node) -> None:
+        self.safe_length = longest_safe_line(node)
+        self._in_ascii = compile_python(node, is_ascii=True)
+        self._in_text = compile_python(node)
+
+    def finds(self, line: str) -> bool:
+        """Return whether one line matches."""
+        return self._in_text.search(line) is not None
+
+    def search(self, text: str) -> Iterator[Place]:
+        """Yield the lines that it finds."""
+        search = (self._in_ascii if text.isascii() else self._in_text).search
+        size, at = len(text), 0
         while at < size and (found := search(text, at)) is not None:
             if found.start() == size and text.endswith("\n"):
                 return  # an empty match behind the last line
@@ -64,21 +114,6 @@ class LineFinder:
             end = size if end < 0 else end
             yield Place(begin, end, found.start() - begin)
             at = end + 1
-
-    def _read(self, text: str, automaton: Automaton) -> Iterator[Place]:
-        begin, size = 0, len(text)
-        while begin < size:
-            end = text.find("\n", begin)
-            end = size if end < 0 else end
-            line = text[begin:end]
-            if len(line) < self._safe_length:
-                found = self._expression.search(line)
-                match_at = -1 if found is None else found.start()
-            else:
-                match_at = automaton.find(line)
-            if match_at >= 0:
-                yield Place(begin, end, match_at)
-            begin = end + 1
 
 
 class Scanner:
