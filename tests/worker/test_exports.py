@@ -83,6 +83,23 @@ async def test_one_byte_above_the_limit_is_refused(exports: Exports, tmp_path: P
     assert caught.value.reason == "artifact_too_large"
 
 
+async def test_a_file_of_exactly_256_mib_is_published_whole(tmp_path: Path) -> None:
+    exports = Exports(tmp_path / "exports")
+    marks = {0: b"begin", MAX_EXPORT_BYTES // 2: b"middle", MAX_EXPORT_BYTES - 3: b"end"}
+    with (tmp_path / "big").open("wb") as big:
+        for offset, mark in marks.items():
+            big.seek(offset)
+            big.write(mark)
+    with opened(tmp_path / "big") as fd:
+        export = await exports.publish(fd, "big")
+    assert export.size == MAX_EXPORT_BYTES
+    for offset, mark in marks.items():
+        reply = await exports.read(ExportReadRequest(token=export.token, offset=offset))
+        assert reply.data.startswith(mark)
+        assert reply.eof == (offset + 3 == MAX_EXPORT_BYTES)
+    exports.close_all()
+
+
 async def test_a_sparse_file_above_256_mib_is_refused_before_anything_is_copied(
     tmp_path: Path,
 ) -> None:
