@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from moorage.errors import InvalidArguments
 from moorage.protocol.workspace_tools import WORKSPACE_TOOLS, GlobArguments
 from moorage.tools.file_names import below, readable
-from moorage.tools.paging import check_page, is_stale, page_facts, page_view, stale
+from moorage.tools.paging import check_page, is_stale, page_facts, page_view, stale, unnamed
 from moorage.tools.results import success
 from moorage.tools.searching import SEARCH_MISFORTUNES, opened_place, search_failure, search_way
 from moorage.workspace.opening.location import FolderMissing
@@ -93,9 +93,7 @@ class _Finding:
         answer = self.answer
         paths = [below(readable(self._display), readable(found.path)) for found in answer.records]
         facts = page_facts(self._offset, len(paths), answer.total_records, answer.token)
-        notes = []
-        if self._protected:
-            notes.append(f"{self._protected} protected files are not named")
+        notes = unnamed(self._protected, "file", "files")
         if answer.has_unreadable:
             notes.append("some folders could not be read")
         if not paths and not pattern.startswith("**"):

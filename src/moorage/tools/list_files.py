@@ -13,7 +13,15 @@ from anyio import from_thread
 from moorage.protocol.workspace_tools import WORKSPACE_TOOLS, ListFilesArguments
 from moorage.tools.file_names import below, readable
 from moorage.tools.misfortunes import MISFORTUNES, told
-from moorage.tools.paging import check_page, is_stale, page_facts, page_view, stale, too_deep
+from moorage.tools.paging import (
+    check_page,
+    is_stale,
+    page_facts,
+    page_view,
+    stale,
+    too_deep,
+    unnamed,
+)
 from moorage.tools.results import failure, success
 from moorage.workspace.search.hits import Collector, TooDeep
 
@@ -143,9 +151,7 @@ def _entry(fd: int, location: Location, marked: str) -> dict[str, Any]:
 
 def _result(location: Location, listing: _Listing, offset: int) -> ToolResult:
     facts = page_facts(offset, len(listing.entries), listing.total, listing.token)
-    notes = []
-    if listing.protected:
-        notes.append(f"{listing.protected} protected entries are not named")
+    notes = unnamed(listing.protected, "entry", "entries")
     items = [_line(entry) for entry in listing.entries]
     text = page_view(items, facts, "entries", notes)
     structured = {

@@ -85,6 +85,13 @@ def page_facts(offset: int, returned: int, total: int, token: str) -> dict[str, 
     }
 
 
+def unnamed(count: int, one: str, many: str) -> list[str]:
+    """Return the note that protected things are counted and not named, if there are any."""
+    if not count:
+        return []
+    return [f"{count} protected {f'{one} is' if count == 1 else f'{many} are'} not named"]
+
+
 def page_view(
     items: Sequence[str], facts: dict[str, Any], noun: str, notes: Sequence[str] = ()
 ) -> str:

@@ -59,6 +59,11 @@ async def test_protected_entries_are_counted_and_not_named(desk) -> None:
     assert "3 protected entries are not named" in result.text
 
 
+async def test_a_single_protected_entry_is_counted_in_the_singular(desk) -> None:
+    desk.write(".env")
+    assert (await desk.call("list_files")).text == "[1 protected entry is not named]"
+
+
 async def test_unconfined_names_them(desk) -> None:
     desk.write(".env")
     data = await desk.data("list_files", mode=PermissionMode.UNCONFINED)
