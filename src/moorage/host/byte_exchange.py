@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+
 from moorage.connection.host_end import HostConnection
-from moorage.errors import ProtocolMismatch
+from moorage.errors import ProtocolMismatch, RemoteProtocolViolation
 from moorage.policy.permission import PermissionMode
 from moorage.protocol.binding import BYTES
 from moorage.protocol.files import (
@@ -18,18 +20,17 @@ from moorage.protocol.files import (
 FRAME_BYTES = 1024 * 1024
 
 
-async def read_bytes(
+async def read_pieces(
     connection: HostConnection, path: str, actor: str, mode: PermissionMode
-) -> bytes:
-    """Return the bytes of one file.
+) -> AsyncIterator[bytes]:
+    """Yield the bytes of one file in pieces of at most a frame.
 
     Raises:
         ProtocolMismatch: the worker does not offer the capability.
     """
     _require(connection)
-    parts: list[bytes] = []
-    offset = 0
-    while True:
+    offset, is_whole = 0, False
+    while not is_whole:
         request = FileReadRequest(
             path=path,
             actor=actor,
@@ -38,10 +39,10 @@ async def read_bytes(
             max_bytes=FRAME_BYTES,
         )
         reply = await connection.request("file/read", request, FileReadReply)
-        parts.append(reply.data)
-        offset += len(reply.data)
-        if reply.eof:
-            return b"".join(parts)
+        offset, is_whole = offset + len(reply.data), reply.eof
+        if not (reply.data or reply.eof):
+            raise RemoteProtocolViolation(f"reading {path} stalled at {offset} bytes.")
+        yield reply.data
 
 
 async def write_bytes(

@@ -241,17 +241,29 @@ class Session:
 
         Raises:
             ProtocolMismatch: the worker does not offer ``moorage.bytes.v1``.
+            ToolFailed: the file cannot be read, or changed meanwhile.
         """
-        data = b""
+        parts: list[bytes] = []
 
         async def read() -> ToolResult:
-            nonlocal data
             connection = await self._environment.connection()
-            data = await byte_exchange.read_bytes(connection, path, self.id, self.mode)
-            return _bytes_result("read_bytes", path, data)
+            pieces = byte_exchange.read_pieces(connection, path, self.id, self.mode)
+            parts.extend([piece async for piece in pieces])
+            return _bytes_result("read_bytes", path, sum(map(len, parts)))
 
         await self._recorded(read, name="read_bytes", call_id=self._next_id(), actor=self.id)
-        return data
+        return b"".join(parts)
+
+    async def read_pieces(self, path: str) -> AsyncIterator[bytes]:
+        """Yield a file's bytes in pieces of at most 1 MiB, for files larger than memory.
+
+        Raises:
+            ProtocolMismatch: the worker does not offer ``moorage.bytes.v1``.
+            ToolFailed: the file cannot be read, or changed meanwhile.
+        """
+        connection = await self._environment.connection()
+        async for piece in byte_exchange.read_pieces(connection, path, self.id, self.mode):
+            yield piece
 
     async def write_bytes(self, path: str, data: bytes) -> None:
         """Replace a file's bytes atomically, of any size.
@@ -263,7 +275,7 @@ class Session:
         async def write() -> ToolResult:
             connection = await self._environment.connection()
             await byte_exchange.write_bytes(connection, path, data, self.id, self.mode)
-            return _bytes_result("write_bytes", path, data)
+            return _bytes_result("write_bytes", path, len(data))
 
         await self._recorded(write, name="write_bytes", call_id=self._next_id(), actor=self.id)
 
@@ -361,8 +373,8 @@ class Session:
                 continue
 
 
-def _bytes_result(action: str, path: str, data: bytes) -> ToolResult:
-    return ToolResult(structured_content={"action": action, "path": path, "size_bytes": len(data)})
+def _bytes_result(action: str, path: str, size: int) -> ToolResult:
+    return ToolResult(structured_content={"action": action, "path": path, "size_bytes": size})
 
 
 def _deadline_seconds(call: ToolCall) -> float:
