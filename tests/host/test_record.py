@@ -1,13 +1,15 @@
 from __future__ import annotations
 
+import os
 import stat
 from datetime import UTC, datetime
 from pathlib import Path
 
 import anyio
+import anyio.from_thread
 import pytest
 
-from moorage.errors import EnvironmentDied, Refused
+from moorage.errors import ConfigError, EnvironmentDied, Refused
 from moorage.host import record
 from moorage.host.record import CallLog, CallRecord, hash_of, read_calls, record_of
 from moorage.protocol.tool_calls import ContentPart, ToolResult
@@ -30,15 +32,49 @@ def test_calls_are_kept_in_order_and_private(tmp_path: Path) -> None:
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
 
-def test_a_line_cut_short_by_a_crash_ends_the_record(tmp_path: Path) -> None:
+def test_a_torn_line_hides_no_other_call(tmp_path: Path) -> None:
     file = tmp_path / "record.ndjson"
     log = CallLog(file)
     log.append(line())
     log.close()
     with file.open("ab") as handle:
         handle.write(b'{"name":"ba')
-    assert [one.name for one in read_calls(file)] == ["bash"]
+    log = CallLog(file)
+    log.check_writable()
+    log.append(line("grep"))
+    log.close()
+    assert [one.name for one in read_calls(file)] == ["bash", "grep"]
     assert list(read_calls(tmp_path / "absent")) == []
+
+
+def test_a_full_disk_hides_no_result_and_refuses_the_next_call_while_it_lasts(
+    caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    log = CallLog(tmp_path / "record.ndjson")
+    full = os.open("/dev/full", os.O_RDWR)
+    good, log._descriptor = log._descriptor, full
+    log.append(line())
+    assert "No space left on device" in caplog.text
+    with pytest.raises(ConfigError, match="cannot be written: No space left"):
+        log.check_writable()
+    log._descriptor = good
+    os.close(full)
+    log.check_writable()
+    log.append(line("grep"))
+    log.close()
+    assert [one.name for one in read_calls(tmp_path / "record.ndjson")] == ["grep"]
+
+
+def test_a_record_that_cannot_be_opened_is_told(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be written"):
+        CallLog(tmp_path)
+
+
+def test_what_else_ends_a_call_is_told_apart_from_cancelling() -> None:
+    now = datetime.now(UTC)
+    assert record_of(now, KeyError("x"), **FACTS).error_code == "internal_error"
+    cancelled = record_of(now, KeyboardInterrupt(), **FACTS)
+    assert (cancelled.error_code, cancelled.structured_content) == ("", {"outcome": "cancelled"})
 
 
 async def test_what_was_written_is_synced_in_groups(

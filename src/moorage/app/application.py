@@ -58,7 +58,7 @@ class SessionPlan:
         else:
             selection = _selected(self._configuration, options)
         self.selection = regranted(selection, None, options.writable_roots)
-        self.placement = _placement(self._home, self._configuration, self.selection)
+        self.placement = placement_of(self._home, self._configuration, self.selection)
 
     def keep(self) -> Path:
         """Save the selection and return the session's folder."""
@@ -72,7 +72,7 @@ class SessionPlan:
     ) -> tuple[Selection, Placement]:
         """Save a changed grant and return it with what the backend is to be asked for."""
         changed = regranted(saved, mode, roots)
-        placement = _placement(self._home, self._configuration, changed)
+        placement = placement_of(self._home, self._configuration, changed)
         self._store.save(changed)
         return changed, placement
 
@@ -211,13 +211,20 @@ def _reopened(saved: Selection, options: SessionOptions) -> Selection:
     return saved
 
 
-def _placement(home: Home, configuration: Configuration, selection: Selection) -> Placement:
+def placement_of(home: Home, configuration: Configuration, selection: Selection) -> Placement:
+    """Return what the backend is asked for.
+
+    Raises:
+        ConfigError: a folder is missing, or overlaps Moorage's own.
+    """
     profile = selection.profile or LOCAL
     hidden = tuple(str(path) for path in home.hidden_paths)
     if profile.backend == "local":
         existing_folder(selection.workspace, "workspace")
+        _check_roots(selection)
         if selection.mode is not PermissionMode.UNCONFINED:
-            check_apart((selection.workspace, *selection.writable_roots), hidden)
+            check_apart((selection.workspace,), hidden)
+            check_apart(selection.writable_roots, hidden, field="writable_roots")
     choice = configuration.confinement
     return Placement(
         identity=identity_of(str(home.state), selection.id, profile),
@@ -230,6 +237,17 @@ def _placement(home: Home, configuration: Configuration, selection: Selection) -
         worker_state=home.worker_state,
         confinement=choice.provider() if choice is not None else None,
     )
+
+
+def _check_roots(selection: Selection) -> None:
+    for root in selection.writable_roots:
+        if not Path(root).is_dir():
+            raise ConfigError(
+                f"the folder {root}, which tools were allowed to write, is gone.",
+                path="writable_roots",
+                hint="Make it again, or take it out of the configuration or of the session "
+                f"(`moorage session set {selection.id} --not-writable {root}`).",
+            )
 
 
 def _local_workspace(workspace: str | os.PathLike[str] | None) -> Path:

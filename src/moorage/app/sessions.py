@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 
 import msgspec
 
-from moorage.app.application import RECORD, regranted
+from moorage.app.application import RECORD, placement_of, regranted
+from moorage.app.config import load
 from moorage.app.home import Home
 from moorage.host.record import CallRecord, read_calls
 from moorage.host.session_store import Selection, SessionStore
@@ -65,12 +68,16 @@ def read_record(home: Home, session: str) -> Iterator[CallRecord]:
 
 
 def remove_session(home: Home, session: str) -> None:
-    """Delete what is kept of the session with this id or name.
+    """Delete what is kept of the session with this id or name: record, artifacts and full logs.
 
     Raises:
-        ConfigError: there is no such session.
+        NotFound: there is no such session.
     """
-    SessionStore(home.sessions).remove(session)
+    session_id = SessionStore(home.sessions).remove(session)
+    for folder in home.worker_state.glob(f"*/{session_id}"):
+        shutil.rmtree(folder)
+        with suppress(OSError):
+            folder.parent.rmdir()
 
 
 def configure_session(
@@ -79,14 +86,20 @@ def configure_session(
     *,
     mode: str | None = None,
     add_writable_roots: Sequence[str | os.PathLike[str]] = (),
+    remove_writable_roots: Sequence[str | os.PathLike[str]] = (),
 ) -> Selection:
     """Change what the user granted a session; it counts from the session's next opening.
 
     Raises:
-        ConfigError: there is no such session, mode or folder.
+        NotFound: there is no such session.
+        ConfigError: there is no such mode or folder, or the session could not be opened with it.
     """
     store = SessionStore(home.sessions)
     saved = store.load(session)
-    changed = regranted(saved, mode, add_writable_roots)
+    gone = {os.path.realpath(root) for root in remove_writable_roots}
+    kept = tuple(root for root in saved.writable_roots if root not in gone)
+    narrowed = msgspec.structs.replace(saved, writable_roots=kept)
+    changed = regranted(narrowed, mode, add_writable_roots)
+    placement_of(home, load(home), changed)
     store.save(changed)
     return changed

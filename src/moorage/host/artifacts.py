@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import anyio
 import msgspec
 
 from moorage.connection.host_end import HostConnection
-from moorage.errors import ExecutionError, RemoteProtocolViolation
+from moorage.errors import ConfigError, ExecutionError, RemoteProtocolViolation
 from moorage.host.results import Artifact
 from moorage.protocol.exports import ExportCloseRequest, ExportReadReply, ExportReadRequest
 from moorage.protocol.tool_calls import ArtifactPart, ContentPart, ToolResult
@@ -34,17 +35,26 @@ async def collect(connection: HostConnection, result: ToolResult, folder: Path) 
 
     Raises:
         RemoteProtocolViolation: the offer is malformed, or the snapshot is longer or shorter than
-            it says. The remote side is told to drop the snapshot all the same.
+            it says.
+        ConfigError: the copy cannot be kept.
+
+    Whatever happens, the remote side is told to drop the snapshot.
     """
     offer = _offer(result)
-    folder.mkdir(mode=0o700, exist_ok=True)  # noqa: ASYNC240 - one small call on a local disk
     staged = folder / f".{secrets.token_hex(8)}"
     try:
+        folder.mkdir(mode=0o700, exist_ok=True)  # noqa: ASYNC240 - one small call on a local disk
         digest = await _download(connection, offer, staged)
         kept = _free_name(folder, offer.name)
         staged.rename(kept)
+    except OSError as error:
+        raise ConfigError(
+            f"the artifact {offer.name} cannot be kept in {folder}: {error.strerror}.",
+            hint="Make room in Moorage's home, then publish it again.",
+        ) from error
     finally:
-        staged.unlink(missing_ok=True)
+        with suppress(OSError):
+            staged.unlink(missing_ok=True)
         await _close(connection, offer)
     return _published(Artifact(name=offer.name, path=kept, sha256=digest, size_bytes=offer.size))
 

@@ -7,6 +7,7 @@ to disk together, at most ``sync_seconds`` later and at the end.
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -17,10 +18,13 @@ import anyio
 import anyio.to_thread
 import msgspec
 
-from moorage.errors import ExecutionError
+from moorage.errors import ConfigError, ExecutionError
+from moorage.host.audit import Audit, audit_of
 from moorage.protocol.tool_calls import ContentPart, ToolResult
 
 SYNC_SECONDS = 0.05
+
+logger = logging.getLogger(__name__)
 
 
 class CallRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -37,6 +41,7 @@ class CallRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     is_error: bool = False
     error_code: str = ""
     error: str = ""
+    audit: Audit = Audit()
     structured_content: Any = None
     content: tuple[ContentPart, ...] = ()
 
@@ -45,17 +50,51 @@ class CallLog:
     """Appends to the record of one session."""
 
     def __init__(self, file: Path) -> None:
-        """Open the record for appending, private to the user."""
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-        self._descriptor = os.open(file, flags, 0o600)
+        """Open the record for appending, private to the user.
+
+        Raises:
+            ConfigError: it cannot be opened or written.
+        """
+        self._problem = ""
         self._encoder = msgspec.json.Encoder()
         self._is_dirty = anyio.Event()
+        try:
+            flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+            self._descriptor = os.open(file, flags, 0o600)
+        except OSError as error:
+            raise _unwritable(error.strerror or "") from error
+        size = os.fstat(self._descriptor).st_size
+        if size and os.pread(self._descriptor, 1, size - 1) != b"\n":
+            self._problem = "its last line is torn"
+
+    def check_writable(self) -> None:
+        """Return while calls can be recorded; a line torn by a full disk or a crash is ended.
+
+        Raises:
+            ConfigError: they cannot, so nothing may be called.
+        """
+        if self._problem:
+            try:
+                os.write(self._descriptor, b"\n")
+            except OSError as error:
+                raise _unwritable(error.strerror or "") from error
+            self._problem = ""
 
     def append(self, record: CallRecord) -> None:
-        """Write one line; it reaches the disk with the next sync."""
+        """Write one line; it reaches the disk with the next sync.
+
+        What was called has happened, so a disk that takes no more does not hide its result: it is
+        logged, and the next call is refused while it lasts.
+        """
         line = memoryview(self._encoder.encode(record) + b"\n")
-        while line:
-            line = line[os.write(self._descriptor, line) :]
+        try:
+            while line:
+                line = line[os.write(self._descriptor, line) :]
+        except OSError as error:
+            self._problem = error.strerror or str(error)
+            logger.error(  # noqa: TRY400 - the sentence is for a person
+                "the call %s is not in the session's record: %s", record.call_id, self._problem
+            )
         self._is_dirty.set()
 
     async def keep_synced(self) -> None:
@@ -73,18 +112,23 @@ class CallLog:
 
 
 def record_of(
-    started_at: datetime, outcome: ToolResult | ExecutionError, **facts: Any
+    started_at: datetime, outcome: ToolResult | BaseException, **facts: Any
 ) -> CallRecord:
-    """Return the line for a call that returned a result or raised an error."""
+    """Return the line for a call that returned a result, or was ended by an error."""
     duration_ms = round((datetime.now(UTC) - started_at).total_seconds() * 1000, 3)
-    if isinstance(outcome, ExecutionError):
-        so_far = getattr(outcome, "result", None)
-        facts |= {"is_error": True, "error_code": outcome.code, "error": str(outcome)}
-        facts["structured_content"] = getattr(so_far, "structured_content", so_far)
-    else:
+    if isinstance(outcome, ToolResult):
         has_envelope = outcome.structured_content is not None
         facts |= {"is_error": outcome.is_error, "structured_content": outcome.structured_content}
         facts["content"] = () if has_envelope and not outcome.is_error else outcome.content
+    elif isinstance(outcome, ExecutionError):
+        so_far = getattr(outcome, "result", None)
+        facts |= {"is_error": True, "error_code": outcome.code, "error": str(outcome)}
+        facts["structured_content"] = getattr(so_far, "structured_content", so_far)
+    elif isinstance(outcome, Exception):
+        facts |= {"is_error": True, "error_code": "internal_error", "error": repr(outcome)}
+    else:
+        facts |= {"is_error": True, "structured_content": {"outcome": "cancelled"}}
+    facts["audit"] = audit_of(facts["name"], outcome)
     return CallRecord(started_at=started_at, duration_ms=duration_ms, **facts)
 
 
@@ -94,7 +138,7 @@ def hash_of(arguments: bytes) -> str:
 
 
 def read_calls(file: Path) -> Iterator[CallRecord]:
-    """Yield the calls of a record in order; a line cut short by a crash ends it."""
+    """Yield the calls of a record in order; a line torn by a crash or a full disk is left out."""
     if not file.exists():
         return
     with file.open("rb") as lines:
@@ -102,4 +146,11 @@ def read_calls(file: Path) -> Iterator[CallRecord]:
             try:
                 yield msgspec.json.decode(line, type=CallRecord)
             except msgspec.DecodeError:
-                return
+                continue
+
+
+def _unwritable(reason: str) -> ConfigError:
+    return ConfigError(
+        f"the session's record cannot be written: {reason}; nothing was called.",
+        hint="Make room in Moorage's home, or name another one with MOORAGE_HOME.",
+    )

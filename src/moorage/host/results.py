@@ -32,6 +32,7 @@ class CommandResult(msgspec.Struct, frozen=True, kw_only=True):
     duration_ms: int
     promoted_process_id: str = ""
     full_log_ref: str = ""
+    full_log_error: str = ""
     left_running: int = 0
     stdout_truncated: bool = False
     stderr_truncated: bool = False
@@ -96,6 +97,7 @@ def command_result(envelope: dict[str, Any]) -> CommandResult:
         duration_ms=envelope.get("duration_ms", 0),
         promoted_process_id=envelope.get("promoted_process_id", ""),
         full_log_ref=envelope.get("full_log_ref", ""),
+        full_log_error=envelope.get("full_log_error", ""),
         left_running=envelope.get("left_running", 0),
         stdout_truncated=envelope.get("stdout_truncated", False),
         stderr_truncated=envelope.get("stderr_truncated", False),

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shlex
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from moorage.backends.backend import Placement
 from moorage.errors import (
     EnvironmentDied,
-    ExecutionError,
+    InvalidArguments,
     OutcomeUnknown,
     ToolFailed,
     UnknownTool,
@@ -57,9 +59,6 @@ COMMAND_DEADLINE_SECONDS = 3600.0 + 60.0
 """The longest timeout a command may ask for, and the time to end it."""
 
 
-_CANCELLED = ToolResult(structured_content={"outcome": "cancelled"}, is_error=True)
-
-
 class Session:
     """One conversation's tools in one environment.
 
@@ -82,6 +81,7 @@ class Session:
         self._log = log
         self._folder = folder
         self._regrant = regrant
+        self._opening = secrets.token_hex(4)
         self._calls = 0
         self._events = 0
         self._readers: set[MemoryObjectSendStream[SessionEvent]] = set()
@@ -129,7 +129,7 @@ class Session:
             UnknownTool, InvalidArguments, Refused: nothing happened.
             OutcomeUnknown: the worker went away during the call.
         """
-        encoded = msgspec.json.encode(dict(arguments or {}))
+        encoded = _encoded(tool_name, arguments or {})
         purpose = str((arguments or {}).get("purpose", ""))
         call = ToolCall(name=tool_name, arguments=encoded.decode(), id=self._next_id())
         who = actor or self.id
@@ -168,16 +168,9 @@ class Session:
         try:
             result = await self.call("bash", arguments, input=input)
         except OutcomeUnknown as error:
-            error.result = command_result({"outcome": "unknown", **(error.result or {})})
+            error.result = command_result({"outcome": "unknown"})
             raise
-        ended = command_result(_structured("bash", result))
-        if ended.outcome == "environment_died":
-            raise EnvironmentDied(
-                "the environment ended before the command did.",
-                result=ended,
-                hint="The next call starts a new one; this command is not run again.",
-            )
-        return ended
+        return _ended(result)
 
     async def read_file(
         self, path: str, *, offset: int | None = None, limit: int | None = None
@@ -278,6 +271,8 @@ class Session:
             return _bytes_result("write_bytes", path, len(data))
 
         await self._recorded(write, name="write_bytes", call_id=self._next_id(), actor=self.id)
+        digest = f"sha256:{sha256(data).hexdigest()}"
+        self._announce(FileChange(action="overwrite", path=path, new_sha256=digest))
 
     async def grant(
         self, *, mode: str | None = None, writable_roots: Sequence[str | os.PathLike[str]] = ()
@@ -305,24 +300,24 @@ class Session:
             self._readers.discard(sender)
 
     def _next_id(self) -> str:
+        """Return an id that no other call of the record has, nor one of a later opening."""
         self._calls += 1
-        return f"{self.id}-{self._calls}"
+        return f"{self._opening}-{self._calls}"
 
     async def _recorded(
         self, work: Callable[[], Awaitable[ToolResult]], **facts: Any
     ) -> ToolResult:
         """Make one call and put how it went into the record, whatever that is."""
         self._environment.check_open()
+        self._log.check_writable()
         started_at = datetime.now(UTC)
         facts["mode"] = self.mode.value
-        outcome: ToolResult | ExecutionError = _CANCELLED
         try:
             outcome = await work()
-        except ExecutionError as error:
-            outcome = error
+        except BaseException as error:
+            self._log.append(record_of(started_at, error, **facts))
             raise
-        finally:
-            self._log.append(record_of(started_at, outcome, **facts))
+        self._log.append(record_of(started_at, outcome, **facts))
         return outcome
 
     async def _checked(self, call: ToolCall, actor: str, stdin: bytes | None) -> ToolResult:
@@ -362,8 +357,10 @@ class Session:
 
     def _publish(self, result: ToolResult) -> None:
         change = file_change(result.structured_content or {})
-        if change is None or result.is_error:
-            return
+        if change is not None and not result.is_error:
+            self._announce(change)
+
+    def _announce(self, change: FileChange) -> None:
         self._events += 1
         event = FileChanged(sequence=self._events, change=change)
         for reader in self._readers:
@@ -380,6 +377,34 @@ def _bytes_result(action: str, path: str, size: int) -> ToolResult:
 def _deadline_seconds(call: ToolCall) -> float:
     """Return how long the worker may take: a command's own limit, and time to end it, included."""
     return COMMAND_DEADLINE_SECONDS if call.name == "bash" else TOOL_DEADLINE_SECONDS
+
+
+def _encoded(tool_name: str, arguments: Mapping[str, Any]) -> bytes:
+    try:
+        return msgspec.json.encode(dict(arguments))
+    except UnicodeEncodeError as error:
+        raise InvalidArguments(
+            f"{tool_name}: the arguments hold text that is not valid Unicode; nothing was called.",
+            hint="Bytes that are no text travel with write_bytes, read_bytes and input.",
+        ) from error
+    except (TypeError, ValueError) as error:
+        raise InvalidArguments(f"{tool_name}: the arguments are no JSON: {error}.") from error
+
+
+def _ended(result: ToolResult) -> CommandResult:
+    """Return how a command ended, or raise when its end was not seen."""
+    told = command_result(result.structured_content or {})
+    if told.outcome == "environment_died":
+        raise EnvironmentDied(
+            "the environment ended before the command did.",
+            result=told,
+            hint="The next call starts a new one; this command is not run again.",
+        )
+    if result.is_error and told.envelope.get("outcome") == "unknown":
+        raise OutcomeUnknown("nobody saw how the command ended.", result=told)
+    if result.is_error:
+        raise ToolFailed(f"bash: {result.text}", result=result)
+    return told
 
 
 def _structured(tool_name: str, result: ToolResult) -> dict[str, Any]:

@@ -60,7 +60,14 @@ class SessionStore:
         try:
             folder.mkdir(mode=0o700, parents=True)
             self.save(selection)
+        except UnicodeEncodeError as error:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise ConfigError(
+                "the name of a folder is not valid UTF-8, so the session cannot be saved.",
+                hint="Rename the folder, or reach it by a link with a plain name.",
+            ) from error
         except OSError as error:
+            shutil.rmtree(folder, ignore_errors=True)
             raise ConfigError(
                 f"the session cannot be kept in {folder}: {error.strerror}.",
                 hint="Make Moorage's home writable, or name another one with MOORAGE_HOME.",
@@ -71,12 +78,16 @@ class SessionStore:
         """Replace the saved selection atomically, synced to disk."""
         target = self.folder(selection.id) / "selection.json"
         staged = target.with_suffix(f".{secrets.token_hex(4)}")
+        text = msgspec.json.format(msgspec.json.encode(selection)) + b"\n"
         descriptor = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(msgspec.json.format(msgspec.json.encode(selection)) + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
-        staged.replace(target)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            staged.replace(target)
+        finally:
+            staged.unlink(missing_ok=True)
 
     def load(self, session: str) -> Selection:
         """Return the selection of the session with this id or name.
@@ -107,9 +118,16 @@ class SessionStore:
                 continue
         return sorted(kept, key=lambda selection: selection.created_at)
 
-    def remove(self, session: str) -> None:
-        """Delete everything that is kept of the session with this id or name."""
-        shutil.rmtree(self.folder(self.load(session).id))
+    def remove(self, session: str) -> str:
+        """Delete what is kept of the session with this id or name, damaged or not; return its id.
+
+        Raises:
+            NotFound: there is none.
+        """
+        is_id = _ID.fullmatch(session) and (self._folder / session).is_dir()
+        session_id = session if is_id else self.load(session).id
+        shutil.rmtree(self.folder(session_id))
+        return session_id
 
     def _read(self, session_id: str) -> Selection:
         file = self.folder(session_id) / "selection.json"

@@ -8,10 +8,13 @@ from pathlib import PurePath
 from moorage.errors import ConfigError
 
 
-def check_apart(folders: Iterable[str], hidden_paths: Iterable[str]) -> None:
+def check_apart(
+    folders: Iterable[str], hidden_paths: Iterable[str], *, field: str = "workspace"
+) -> None:
     """Return when no folder contains, or lies in, one of Moorage's own folders.
 
-    A confined command could otherwise rewrite the configuration that confines it.
+    A confined command could otherwise rewrite the configuration that confines it. ``field`` names
+    the argument in the message.
 
     Raises:
         ConfigError: one does.
@@ -22,6 +25,6 @@ def check_apart(folders: Iterable[str], hidden_paths: Iterable[str]) -> None:
             if folder.is_relative_to(own) or own.is_relative_to(folder):
                 raise ConfigError(
                     f"{str(folder)!r} and Moorage's own folder {str(own)!r} overlap.",
-                    path="workspace",
+                    path=field,
                     hint="Choose another folder, or move Moorage's home with MOORAGE_HOME.",
                 )

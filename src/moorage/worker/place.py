@@ -68,7 +68,8 @@ def prepare(binding: Binding, options: WorkerOptions) -> Place:
     root, is_made_here = _root(binding)
     restricted = options.highest is not PermissionMode.UNCONFINED
     if restricted:
-        check_apart((root, *options.writable_roots), options.hidden_paths)
+        check_apart((root,), options.hidden_paths)
+        check_apart(options.writable_roots, options.hidden_paths, field="writable_roots")
     state = options.state / binding.identity / binding.session
     cache = options.state / "caches" / hashlib.sha256(root.encode()).hexdigest()[:24]
     try:
