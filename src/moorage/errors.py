@@ -187,5 +187,3 @@ class ToolFailed(ExecutionError):
         """Keep the tool's result."""
         super().__init__(message, hint=hint)
         self.result = result
-
-
