@@ -295,3 +295,51 @@ async def test_nothing_of_a_closed_session_runs_on(open_here: Opener, workspace:
     assert not psutil.pid_exists(pid)
     with pytest.raises(moorage.ConnectionLost, match="closed"):
         await session.run("true")
+
+
+@pytest.mark.needs("landlock")
+async def test_a_lost_launcher_gives_what_was_printed_and_the_next_call_works(
+    session: moorage.Session,
+) -> None:
+    with pytest.raises(moorage.EnvironmentDied) as caught:
+        await session.run("echo before; sleep 0.2; kill -9 $PPID; sleep 100")
+    died = caught.value.result
+    assert (died.outcome, died.exit_code, died.stdout) == ("environment_died", -1, "before\n")
+    assert (await session.run("echo next")).stdout == "next\n"
+    assert (await session.call("bash", {"command": "kill -9 $PPID; sleep 100"})).is_error
+
+
+async def test_text_that_is_no_unicode_is_an_argument_error_and_nothing_runs(
+    session: moorage.Session, workspace: Path
+) -> None:
+    with pytest.raises(moorage.InvalidArguments, match="not valid Unicode"):
+        await session.run("touch made; echo \ud800")
+    with pytest.raises(moorage.InvalidArguments, match="no JSON"):
+        await session.call("read_file", {"path": object()})
+    with pytest.raises(moorage.ExecutionError):
+        await session.write_bytes("\ud800", b"x")
+    assert os.listdir(workspace) == []
+
+
+async def test_bytes_that_were_written_are_announced_and_can_be_read_in_pieces(
+    session: moorage.Session,
+) -> None:
+    data = b"x" * 2_500_000
+    async with session.events() as events:
+        await session.write_bytes("big", data)
+        event = await events.receive()
+    assert (event.change.path, event.change.new_sha256[:7]) == ("big", "sha256:")
+    pieces = [piece async for piece in session.read_pieces("big")]
+    assert len(pieces) == 3
+    assert b"".join(pieces) == data
+
+
+async def test_calls_of_every_opening_have_ids_of_their_own(open_here: Opener, home: Path) -> None:
+    async with open_here() as session:
+        await session.call("glob", {"pattern": "*"})
+        kept = session.id
+    async with open_here(session_id=kept, workspace=None) as session:
+        await session.call("glob", {"pattern": "*"})
+    calls = list(read_record(find_home(home), kept))
+    assert len({call.call_id for call in calls}) == 2
+    assert [call.audit.kind for call in calls] == ["read", "read"]

@@ -119,13 +119,13 @@ async def open_session(  # noqa: PLR0913 - the one door of the library; every op
 @asynccontextmanager
 async def open_planned(plan: SessionPlan) -> AsyncIterator[Session]:
     """Open the session that was planned; see :func:`open_session`."""
+    backend = load_backend(plan.placement.profile.backend)
     folder = plan.keep()
     log = CallLog(folder / RECORD)
     failure: Exception | None = None
     try:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(log.keep_synced)
-            backend = load_backend(plan.placement.profile.backend)
             environment = Environment(backend, plan.placement, tasks)
             try:
                 yield Session(plan.selection, environment, log, folder, regrant=plan.regrant)
