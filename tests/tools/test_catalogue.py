@@ -57,6 +57,24 @@ async def test_wrong_arguments_name_the_field_and_what_the_tool_takes(
     assert "read_file" in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("name", "arguments", "allowed"),
+    [
+        ("bash", {"command": "ls", "scope": "everything"}, "affected, full, targeted"),
+        (
+            "write_file",
+            {"path": "a", "content": "b", "overwrite_policy": "mine"},
+            "explicit_user_requested, generated, small_file",
+        ),
+    ],
+)
+async def test_a_value_outside_the_choices_names_them(
+    desk, name: str, arguments: dict[str, str], allowed: str
+) -> None:
+    with pytest.raises(InvalidArguments, match=rf"It is one of: {allowed}\."):
+        await desk.call(name, **arguments)
+
+
 async def test_a_missing_argument_is_named(desk) -> None:
     with pytest.raises(InvalidArguments, match=r"missing required field `content`.*It takes: path"):
         await desk.call("write_file", path="a.txt")

@@ -45,12 +45,17 @@ def type_of(field: Schema) -> str:
     """Return in one word what a field takes: a type, or its choices."""
     field = _without_null(field)
     if "enum" in field:
-        return "|".join(str(choice) for choice in field["enum"])
+        return "|".join(_choices(field))
     if field.get("type") == "array":
         return f"{type_of(field.get('items', {}))}, repeatable"
     return {"string": "text", "integer": "number", "boolean": "true|false"}.get(
         field.get("type", ""), "JSON"
     )
+
+
+def _choices(field: Schema) -> list[str]:
+    """Return the values worth naming; the empty one is what leaving the argument out means."""
+    return [str(choice) for choice in field["enum"] if choice != ""]
 
 
 def _see(name: str) -> str:
@@ -112,9 +117,9 @@ def _without_null(field: Schema) -> Schema:
 
 
 def _typed(key: str, field: Schema, text: str) -> Any:
-    choices = field.get("enum")
-    if choices is not None and text not in choices:
-        raise InvalidArguments(f"{key} must be one of {', '.join(choices)}, not {text!r}.")
+    if "enum" in field and text not in field["enum"]:
+        allowed = ", ".join(_choices(field))
+        raise InvalidArguments(f"{key} must be one of {allowed}, not {text!r}.")
     match field.get("type"):
         case "integer":
             return _number(key, text)

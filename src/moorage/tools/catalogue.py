@@ -175,5 +175,17 @@ def _explain(spec: ToolSpec, error: Exception) -> str:
     reason, _, place = text.partition(" - at `$")
     field = place.strip("`.")
     where = f"argument {field}: " if field else ""
+    choices = _choices(spec, field)
+    if choices:
+        return f"{spec.name}: {where}{reason}. It is one of: {choices}."
     takes = ", ".join(spec.arguments.__struct_fields__)
     return f"{spec.name}: {where}{reason}. It takes: {takes}."
+
+
+def _choices(spec: ToolSpec, field: str) -> str:
+    """Return the values that a field is limited to, or nothing when it takes any."""
+    schema = spec.input_schema()["properties"].get(field, {})
+    for alternative in (schema, *schema.get("anyOf", ())):
+        if "enum" in alternative:
+            return ", ".join(value for value in alternative["enum"] if value)
+    return ""
