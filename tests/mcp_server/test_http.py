@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import errno
 import json
+import os
 import socket
 import stat
 from collections.abc import AsyncIterator, Callable
@@ -295,6 +297,25 @@ def test_a_taken_port_is_one_clear_sentence() -> None:
 @pytest.mark.parametrize(("host", "port"), [("127.0.0.1", 70000), ("192.0.2.1", 0)])
 def test_an_address_that_is_not_here_is_one_clear_sentence(host: str, port: int) -> None:
     with pytest.raises(ConfigError, match="cannot listen on"), listening(host, port):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("number", "telling"),
+    [
+        (errno.EADDRNOTAVAIL, "That is no address of this machine"),
+        (errno.EACCES, "Ports below 1024 need a right"),
+        (errno.EADDRINUSE, "Choose another port"),
+    ],
+)
+def test_the_remedy_fits_what_keeps_from_listening(
+    monkeypatch: pytest.MonkeyPatch, number: int, telling: str
+) -> None:
+    def fail(listener: socket.socket, address: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(socket.socket, "bind", fail)
+    with pytest.raises(ConfigError, match=telling), listening("127.0.0.1", 80):
         pass
 
 

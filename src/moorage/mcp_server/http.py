@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import signal
 import socket
@@ -121,10 +122,19 @@ def listening(host: str, port: int) -> Iterator[socket.socket]:
             listener.listen()
         except OSError as error:
             raise ConfigError(
-                f"cannot listen on {host}:{port}: {error}.",
-                hint="Choose another port; 0 takes any that is free.",
+                f"cannot listen on {host}:{port}: {error}.", hint=_remedy(error)
             ) from error
         yield listener
+
+
+def _remedy(error: OSError) -> str:
+    match error.errno:
+        case errno.EADDRNOTAVAIL:
+            return "That is no address of this machine; name one that is, such as 127.0.0.1."
+        case errno.EACCES:
+            return "Ports below 1024 need a right that you do not have; choose a higher one."
+        case _:
+            return "Choose another port; 0 takes any that is free."
 
 
 class _HttpServer(uvicorn.Server):
