@@ -14,6 +14,7 @@ import pytest
 
 import moorage
 from moorage.cli.command_line import run_command_line
+from moorage.errors import ExecutionError
 from moorage.host.results import CommandResult, command_result
 from moorage.protocol.tool_calls import ContentPart, ToolResult
 
@@ -46,6 +47,8 @@ class ScriptedSession:
         self.tool_result = ToolResult(content=(ContentPart(type="text", text="done"),))
         self.error: BaseException | None = None
         self.files: dict[str, bytes] = {}
+        self.piece_bytes = 4
+        self.reading_error: ExecutionError | None = None
 
     def ends(self, **envelope: Any) -> None:
         self.result = command_result({"outcome": "exited", "exit_code": 0, **envelope})
@@ -62,8 +65,11 @@ class ScriptedSession:
             raise self.error
         return self.tool_result
 
-    async def read_bytes(self, path: str) -> bytes:
-        return self.files[path]
+    async def read_pieces(self, path: str) -> AsyncIterator[bytes]:
+        for start in range(0, len(self.files.get(path, b"")), self.piece_bytes):
+            yield self.files[path][start : start + self.piece_bytes]
+        if self.reading_error is not None:
+            raise self.reading_error
 
 
 @pytest.fixture

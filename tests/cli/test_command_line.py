@@ -236,3 +236,25 @@ def test_a_shell_completes_commands_tools_modes_and_environments(home: Any) -> N
     (sessions / "selection.json").write_text(json.dumps(selection))
     assert complete("moorage session show s-", 3) == ["s-1"]
     assert complete("moorage nope s-", 2) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("run", "--", "ls", "caf\udce9"), 125),
+        (("run", "-c", "ls caf\udce9"), 125),
+        (("run", "-C", "caf\udce9", "--", "ls"), 125),
+        (("run", "-w", "caf\udce9", "--", "ls"), 125),
+        (("tool", "read_file", "path=caf\udce9"), 2),
+        (("session", "show", "caf\udce9"), 2),
+    ],
+)
+def test_bytes_that_are_no_text_are_refused_before_anything_starts(
+    command_line: Any, session: Any, arguments: tuple[str, ...], code: int
+) -> None:
+    ended = command_line(*arguments)
+    assert ended.code == code
+    assert rb"caf\xe9' is not UTF-8 text" in ended.err
+    assert ended.err.count(b"\n") == 1
+    assert session.asked == []
+    assert session.opened_with == {}

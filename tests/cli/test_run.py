@@ -1,10 +1,15 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+import sys
+import tracemalloc
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any, TextIO
 
 import pytest
 
+from moorage.cli.command_output import write_output
 from moorage.errors import (
     ConfinementUnavailable,
     EnvironmentDied,
@@ -14,6 +19,17 @@ from moorage.errors import (
     Refused,
 )
 from moorage.host.results import command_result
+
+LONG = {
+    "stdout_truncated": True,
+    "full_log_ref": "/log",
+    "full_log_sections": {
+        "stdout_start": 2,
+        "stdout_end": 5,
+        "stderr_start": 5,
+        "stderr_end": 6,
+    },
+}
 
 
 def test_a_command_gives_its_own_output_and_exit_code(command_line: Any, session: Any) -> None:
@@ -109,13 +125,11 @@ def test_what_was_left_running_is_told(command_line: Any, session: Any) -> None:
 
 
 def test_output_beyond_the_result_comes_from_the_full_log(command_line: Any, session: Any) -> None:
-    sections = {"stdout_start": 2, "stdout_end": 5, "stderr_start": 5, "stderr_end": 6}
-    session.ends(
-        stdout="out", stdout_truncated=True, full_log_ref="/log", full_log_sections=sections
-    )
+    session.ends(stdout="out", **LONG)
     session.files["/log"] = b"h\nOUTE\nend"
-    ended = command_line("run", "--", "x")
-    assert (ended.out, ended.err) == (b"OUT", b"E")
+    for session.piece_bytes in (1, 3, 4, 100):
+        ended = command_line("run", "--", "x")
+        assert (ended.out, ended.err) == (b"OUT", b"E")
 
 
 def test_output_that_cannot_be_had_whole_is_called_cut(command_line: Any, session: Any) -> None:
@@ -126,14 +140,101 @@ def test_output_that_cannot_be_had_whole_is_called_cut(command_line: Any, sessio
 
 
 def test_a_log_that_cannot_be_read_is_named(command_line: Any, session: Any) -> None:
-    async def refuse(path: str) -> bytes:
-        raise Refused("no.")
+    session.reading_error = Refused("not this.")
+    session.ends(stdout="out", **LONG)
+    ended = command_line("run", "--", "x")
+    assert ended.out == b"out"
+    assert b"The full log /log cannot be read: not this." in ended.err
 
-    session.read_bytes = refuse
+
+def test_a_log_without_its_offsets_is_named(command_line: Any, session: Any) -> None:
     session.ends(stdout="out", stdout_truncated=True, full_log_ref="/log", full_log_sections={})
     ended = command_line("run", "--", "x")
     assert ended.out == b"out"
     assert b"The full log is /log." in ended.err
+
+
+def test_a_log_that_breaks_off_gives_what_was_read_once(command_line: Any, session: Any) -> None:
+    session.files["/log"] = b"h\nOU"
+    session.ends(stdout="out", **LONG)
+    ended = command_line("run", "--", "x")
+    assert ended.out == b"OU"
+    assert b"The full log /log has lost its end." in ended.err
+    session.reading_error = OutcomeUnknown("gone.")
+    ended = command_line("run", "--", "x")
+    assert ended.out == b"OU"
+    assert b"the output was cut" in ended.err
+
+
+def test_output_beyond_the_bound_of_the_log_is_called_cut(command_line: Any, session: Any) -> None:
+    session.files["/log"] = b"h\nOUTE\nend"
+    session.ends(full_log_omitted_bytes=5000, stdout_bytes=5003, **LONG)
+    ended = command_line("run", "--", "x")
+    assert (ended.code, ended.out) == (0, b"OUT")
+    assert ended.err == (
+        b"Emoorage: the output was cut; the command wrote 5,003 and 0 bytes. "
+        b"The full log is bounded and lacks 5,000 of them.\n"
+    )
+    document = command_line("run", "--json", "--", "x").document
+    assert document["full_log_omitted_bytes"] == 5000
+
+
+def test_why_the_log_could_not_be_kept_is_said(command_line: Any, session: Any) -> None:
+    reason = "the full log could not be written: No space left on device"
+    session.ends(stdout="out", stdout_truncated=True, full_log_error=reason)
+    ended = command_line("run", "--", "x")
+    assert ended.out == b"out"
+    assert f"There is no full log: {reason}.\n".encode() in ended.err
+    assert command_line("run", "--json", "--", "x").document["full_log_error"] == reason
+
+
+@pytest.fixture
+def null() -> Iterator[TextIO]:
+    with Path(os.devnull).open("w") as stream:
+        yield stream
+
+
+async def test_long_output_needs_no_memory(
+    session: Any, monkeypatch: pytest.MonkeyPatch, null: TextIO
+) -> None:
+    mebibyte, count = 1024 * 1024, 32
+
+    async def read_pieces(path: str) -> AsyncIterator[bytes]:
+        for _ in range(count):
+            yield bytes(mebibyte)
+
+    session.read_pieces = read_pieces
+    sections = {"stdout_start": 1, "stdout_end": count * mebibyte}
+    sections |= {"stderr_start": count * mebibyte, "stderr_end": count * mebibyte}
+    session.ends(stdout_truncated=True, full_log_ref="/log", full_log_sections=sections)
+    monkeypatch.setattr(sys, "stdout", null)
+    tracemalloc.start()
+    written = await write_output(session, session.result)
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert written.is_whole
+    assert peak_bytes < 8 * mebibyte
+
+
+@pytest.mark.parametrize(
+    ("mode", "ways"),
+    [
+        ("standard", ("--writable DIR", "--mode unconfined")),
+        ("read_only", ("--writable DIR", "--mode standard")),
+    ],
+)
+def test_after_a_denial_both_ways_out_are_named_on_one_line(
+    command_line: Any, session: Any, mode: str, ways: tuple[str, ...]
+) -> None:
+    session.ends(exit_code=1, sandbox={"mode": mode, "denied": True})
+    ended = command_line("run", "--", "touch", "/x")
+    assert ended.code == 1
+    assert ended.err.startswith(b"moorage: denied by the confinement, as it seems: ")
+    assert ended.err.count(b"\n") == 1
+    for way in ways:
+        assert way in ended.err.decode()
+    session.ends(exit_code=1, sandbox={"mode": mode, "denied": False})
+    assert command_line("run", "--", "touch", "/x").err == b""
 
 
 def test_a_sentence_given_as_one_word_is_explained(command_line: Any, session: Any) -> None:
@@ -169,6 +270,10 @@ def test_what_was_printed_before_the_environment_died_is_shown(
     assert ended.code == 125
     assert ended.out == b"so far\n"
     assert ended.err == b"moorage: the environment ended. Run it again.\n"
+    document = command_line("run", "--json", "--", "x").document
+    assert (document["outcome"], document["stdout"]) == ("environment_died", "so far\n")
+    assert document["session"] == "s-scripted"
+    assert document["error"]["code"] == "environment_died"
 
 
 def test_an_unknown_end_without_any_result_is_an_error(command_line: Any, session: Any) -> None:
@@ -239,3 +344,8 @@ def test_an_interrupt_ends_the_command_with_130(command_line: Any, session: Any)
     ended = command_line("run", "--", "x")
     assert ended.code == 130
     assert b"Traceback" not in ended.err
+
+
+def test_the_help_says_when_output_is_printed_and_what_is_masked(command_line: Any) -> None:
+    told = " ".join(command_line("run", "--help").out.decode().split())
+    assert "Its output is printed when it ends, byte for byte except for masked secrets." in told

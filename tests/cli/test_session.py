@@ -17,13 +17,19 @@ COLUMNS = ["ID", "NAME", "ENVIRONMENT", "MODE", "CALLS", "UPDATED", "WORKSPACE"]
 OLD_RECORD = Path(__file__).parent / "fixtures" / "old-record.ndjson"
 
 
-def keep_session(session_id: str, *calls: CallRecord, minutes: int = 0, name: str = "") -> Path:
+def keep_session(
+    session_id: str,
+    *calls: CallRecord,
+    minutes: int = 0,
+    name: str = "",
+    workspace: str = "/project",
+) -> Path:
     store = SessionStore(find_home().sessions)
     folder = store.create(
         Selection(
             id=session_id,
             environment="local",
-            workspace="/project",
+            workspace=workspace,
             mode=PermissionMode.STANDARD,
             created_at=NOON + timedelta(minutes=minutes),
             name=name,
@@ -132,6 +138,22 @@ def test_removing_takes_all_of_the_named_or_none(command_line: Any) -> None:
     assert not folder.exists()
 
 
+def test_a_session_whose_selection_is_damaged_can_be_removed(command_line: Any) -> None:
+    damaged, logs = keep_session("s-1"), find_home().worker_state / "identity" / "s-1"
+    logs.mkdir(parents=True)
+    (damaged / "selection.json").write_text("{")
+    assert command_line("session", "rm", "s-1", "s-9").code == 127
+    assert damaged.exists()
+    assert command_line("session", "rm", "s-1").code == 0
+    assert not damaged.exists()
+    assert not logs.exists()
+
+
+def test_the_help_of_removing_says_what_goes(command_line: Any) -> None:
+    told = " ".join(command_line("session", "rm", "--help").out.decode().split())
+    assert "records, artifacts and, of local sessions, full logs" in told
+
+
 def test_sessions_that_nobody_used_for_long_are_removed_together(command_line: Any) -> None:
     old, new = keep_session("s-old", bash_call()), keep_session("s-new", bash_call())
     month_ago = (datetime.now(UTC) - timedelta(days=31)).timestamp()
@@ -155,14 +177,19 @@ def test_what_to_remove_is_said_in_exactly_one_way(
 def test_the_user_changes_a_sessions_mode_and_adds_a_root(
     command_line: Any, tmp_path: Path
 ) -> None:
-    keep_session("s-1")
-    arguments = ("session", "set", "s-1", "--mode", "read_only", "--writable", str(tmp_path))
+    cache, project = tmp_path / "cache", tmp_path / "project"
+    cache.mkdir()
+    project.mkdir()
+    keep_session("s-1", workspace=str(project))
+    arguments = ("session", "set", "s-1", "--mode", "read_only", "--writable", str(cache))
     ended = command_line(*arguments)
     assert ended.code == 0
-    assert f"writable  {tmp_path}" in ended.out.decode()
+    assert f"writable  {cache}" in ended.out.decode()
     [saved] = command_line("session", "list", "--json").document
     assert saved["mode"] == "read_only"
-    assert saved["writable_roots"] == [str(tmp_path)]
+    assert saved["writable_roots"] == [str(cache)]
+    narrowed = command_line("session", "set", "s-1", "--not-writable", str(cache), "--json")
+    assert narrowed.document["writable_roots"] == []
     again = command_line("session", "set", "s-1", "-m", "standard", "--json").document
     assert again["mode"] == "standard"
 
@@ -178,4 +205,4 @@ def test_changing_nothing_is_a_usage_error(command_line: Any) -> None:
     keep_session("s-1")
     ended = command_line("session", "set", "s-1")
     assert ended.code == 2
-    assert b"Say what to change: --mode MODE or --writable DIR." in ended.err
+    assert b"Say what to change: --mode MODE, --writable DIR or --not-writable DIR." in ended.err

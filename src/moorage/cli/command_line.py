@@ -16,7 +16,7 @@ from click.shell_completion import CompletionItem, shell_complete
 
 from moorage.cli import exit_codes
 from moorage.cli.render import print_failure, print_json, styled
-from moorage.errors import ExecutionError
+from moorage.errors import ExecutionError, InvalidArguments
 
 
 class Entry(NamedTuple):
@@ -117,6 +117,7 @@ def run_command_line(arguments: Sequence[str]) -> int:
     own_arguments = _before_separator(arguments)
     _set_up_logging()
     try:
+        _check_text(arguments)
         code = _run(list(arguments))
         sys.stdout.flush()
     except click.exceptions.Exit as ended:
@@ -133,6 +134,21 @@ def run_command_line(arguments: Sequence[str]) -> int:
             _let_go_of_output()
         return exit_codes.without_clash(code) if _command_name(own_arguments) == "run" else code
     return code
+
+
+def _check_text(arguments: Sequence[str]) -> None:
+    """Let only text pass: an argument travels, and is recorded, as JSON.
+
+    Raises:
+        InvalidArguments: the bytes of one are not UTF-8.
+    """
+    for argument in arguments:
+        if any("\ud800" <= character <= "\udfff" for character in argument):
+            shown = os.fsencode(argument).decode(errors="backslashreplace")
+            raise InvalidArguments(
+                f"the argument '{shown}' is not UTF-8 text, which every argument must be.",
+                hint=r"""Shell text can name such bytes, as in: moorage run -c "ls $'caf\xe9'".""",
+            )
 
 
 def _let_go_of_output() -> None:

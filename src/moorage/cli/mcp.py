@@ -18,7 +18,7 @@ Examples:
   moorage mcp --workspace ~/project
   moorage mcp --workspace ~/project --mode read_only
   moorage mcp --http 127.0.0.1:8765
-  claude mcp add moorage -- moorage mcp --workspace "$PWD" --text-only --text-only
+  claude mcp add moorage -- moorage mcp --workspace "$PWD" --text-only
 
 The environment and the mode are chosen here and nowhere else; no tool can change them.
 """

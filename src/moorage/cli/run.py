@@ -12,11 +12,9 @@ import click
 
 from moorage.cli import exit_codes
 from moorage.cli.command_output import (
-    Streams,
     as_document,
     print_notes,
-    whole_streams,
-    write_streams,
+    write_output,
 )
 from moorage.cli.parameters import WholeNumber
 from moorage.cli.render import print_json
@@ -25,6 +23,7 @@ from moorage.errors import EnvironmentDied, OutcomeUnknown
 
 if TYPE_CHECKING:
     from moorage.host.results import CommandResult
+    from moorage.host.session import Session
 
 EPILOG = """\b
 Examples:
@@ -79,6 +78,7 @@ def command(choice: SessionChoice, *, as_json: bool, **options: Any) -> int:
 
     Each word stays one word, however many spaces it has. The command may write in the workspace
     and in a temporary folder of its own, nowhere else; everything it started ends with it.
+    Its output is printed when it ends, byte for byte except for masked secrets.
     """
     request = Request(**options)
     request.command()
@@ -98,24 +98,24 @@ async def _run(choice: SessionChoice, request: Request, data: bytes | None, as_j
         except (OutcomeUnknown, EnvironmentDied) as error:
             if error.result is None:
                 raise
-            return _show_broken_off(error, session.id, as_json=as_json)
+            return await _show_broken_off(session, error, request, as_json=as_json)
         if as_json:
             print_json(as_document(result, session.id))
         else:
-            streams = await whole_streams(session, result)
-            write_streams(streams)
-            print_notes(result, request.words, is_whole=streams.is_whole)
+            written = await write_output(session, result)
+            print_notes(result, request.words, written)
         return exit_codes.exit_code_of_outcome(result.outcome, result.exit_code)
 
 
-def _show_broken_off(
-    error: OutcomeUnknown | EnvironmentDied, session_id: str, *, as_json: bool
+async def _show_broken_off(
+    session: Session, error: OutcomeUnknown | EnvironmentDied, request: Request, *, as_json: bool
 ) -> int:
     """Show what was known when the place of the command went away."""
     result: CommandResult = error.result
     if not as_json:
-        write_streams(Streams(result.stdout_data, result.stderr_data, is_whole=False))
+        written = await write_output(session, result)
+        print_notes(result, request.words, written)
         raise error
     described = {"code": error.code, "message": error.message, "hint": error.hint}
-    print_json({**as_document(result, session_id), "error": described})
+    print_json({**as_document(result, session.id), "error": described})
     return exit_codes.exit_code_of(error)

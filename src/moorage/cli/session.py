@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from itertools import islice
 
 import click
+import msgspec
 
-from moorage.app.home import find_home
+from moorage.app.home import Home, find_home
 from moorage.app.sessions import (
     SessionSummary,
     configure_session,
@@ -20,6 +20,7 @@ from moorage.cli.parameters import Folder, WholeNumber
 from moorage.cli.record_view import body, heading, is_change
 from moorage.cli.render import count, print_fields, print_json, print_note, print_table, styled
 from moorage.cli.session_options import MODES, complete_sessions
+from moorage.errors import ConfigError, NotFound
 
 EPILOG = """\b
 Examples:
@@ -114,15 +115,17 @@ def show(session: str, *, is_full: bool, as_json: bool) -> int:
 )  # fmt: skip
 @json_option
 def remove(sessions: tuple[str, ...], days: int | None, *, as_json: bool) -> int:
-    """Remove what is kept of sessions: their records and artifacts."""
+    """Remove what is kept of sessions: records, artifacts and, of local sessions, full logs.
+
+    Damaged sessions go as well. Workspaces stay as they are.
+    """
     if bool(sessions) == (days is not None):
         raise click.UsageError("Name sessions, or say --older-than DAYS.")
     home = find_home()
     if days is not None:
         sessions = _unused_for(timedelta(days=days), list_sessions(home))
     for session in sessions:
-        # A name that nothing has ends the command before anything is removed.
-        list(islice(read_record(home, session), 1))
+        _check_is_kept(home, session)
     for session in sessions:
         remove_session(home, session)
     if as_json:
@@ -130,6 +133,21 @@ def remove(sessions: tuple[str, ...], days: int | None, *, as_json: bool) -> int
     else:
         print_note(f"removed {count(len(sessions), 'session')}.")
     return exit_codes.OK
+
+
+def _check_is_kept(home: Home, session: str) -> None:
+    """Return unless nothing has this name, so that nothing is removed when one name is wrong.
+
+    Raises:
+        NotFound: there is no such session.
+    """
+    try:
+        read_record(home, session)
+    except NotFound:
+        raise
+    except ConfigError:
+        # What is damaged can be removed; nothing else helps it.
+        return
 
 
 def _unused_for(age: timedelta, found: list[SessionSummary]) -> tuple[str, ...]:
@@ -144,19 +162,36 @@ def _unused_for(age: timedelta, found: list[SessionSummary]) -> tuple[str, ...]:
     "--writable", "writable_roots", metavar="DIR", multiple=True, type=Folder(),
     help="One more folder that it may write; repeatable.",
 )  # fmt: skip
+@click.option(
+    "--not-writable", "removed_roots", metavar="DIR", multiple=True, type=Folder(),
+    help="A folder that it may not write any more; repeatable.",
+)  # fmt: skip
 @json_option
 def configure(
-    session: str, mode: str | None, writable_roots: tuple[str, ...], *, as_json: bool
+    session: str,
+    mode: str | None,
+    writable_roots: tuple[str, ...],
+    removed_roots: tuple[str, ...],
+    *,
+    as_json: bool,
 ) -> int:
     """Change what a session may do. Only you can: no tool and no model reaches this.
 
     It counts from the session's next opening.
     """
-    if mode is None and not writable_roots:
-        raise click.UsageError("Say what to change: --mode MODE or --writable DIR.")
-    changed = configure_session(find_home(), session, mode=mode, add_writable_roots=writable_roots)
+    if mode is None and not (writable_roots or removed_roots):
+        raise click.UsageError(
+            "Say what to change: --mode MODE, --writable DIR or --not-writable DIR."
+        )
+    changed = configure_session(
+        find_home(),
+        session,
+        mode=mode,
+        add_writable_roots=writable_roots,
+        remove_writable_roots=removed_roots,
+    )
     if as_json:
-        print_json(changed)
+        print_json(msgspec.structs.asdict(changed))
         return exit_codes.OK
     print_fields(
         {
