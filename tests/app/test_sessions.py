@@ -63,19 +63,15 @@ async def test_a_damaged_session_can_be_removed(home: Home, kept: str) -> None:
 async def test_a_grant_that_would_make_the_session_unusable_is_refused(
     home: Home, kept: str, tmp_path: Path
 ) -> None:
-    (tmp_path / "data").mkdir()
-    changed = configure_session(
-        home, kept, mode="read_only", add_writable_roots=[tmp_path / "data"]
-    )
-    assert (changed.mode.value, changed.writable_roots) == ("read_only", (str(tmp_path / "data"),))
-    for impossible, field in (
-        (tmp_path, "writable_roots"),
-        (tmp_path / "absent", "writable_roots"),
-    ):
+    data = tmp_path / "data"
+    data.mkdir()
+    changed = configure_session(home, kept, mode="read_only", add_writable_roots=[data])
+    assert (changed.mode.value, changed.writable_roots) == ("read_only", (str(data),))
+    for impossible in (tmp_path, tmp_path / "absent"):
         with pytest.raises(ConfigError) as caught:
-            configure_session(home, kept, add_writable_roots=[impossible])
-        assert caught.value.path == field
-    (tmp_path / "data").rmdir()
+            configure_session(home, kept, mode="standard", add_writable_roots=[impossible])
+        assert caught.value.path == "writable_roots"
+    data.rmdir()
     with pytest.raises(ConfigError, match="--not-writable"):
         configure_session(home, kept, mode="standard")
     narrowed = configure_session(home, kept, remove_writable_roots=[data])
