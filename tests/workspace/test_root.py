@@ -232,10 +232,12 @@ def test_a_folder_may_be_added_by_the_user(ground: Ground) -> None:
 def test_a_folder_that_cannot_be_used_is_a_configuration_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for name in ("missing", "file"):
-        with pytest.raises(ConfigError, match=name):
+        with pytest.raises(ConfigError, match=name) as refused:
             WorkspaceRoot.open(tmp_path, (tmp_path / name,))
-        with pytest.raises(ConfigError, match=name):
+        assert refused.value.path == "writable_roots"
+        with pytest.raises(ConfigError, match=name) as refused:
             WorkspaceRoot.open(tmp_path / name)
+        assert refused.value.path == "workspace"
 
 
 def test_the_whole_disk_may_be_the_workspace() -> None:

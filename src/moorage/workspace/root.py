@@ -70,10 +70,11 @@ class WorkspaceRoot:
             hidden_folders=[os.path.realpath(folder) for folder in hidden_folders],
         )
         try:
-            for folder in (root.path, *map(os.path.realpath, scope)):
-                root._add(folder, is_writable=True)
+            root._add(root.path, is_writable=True, field="workspace")
+            for folder in map(os.path.realpath, scope):
+                root._add(folder, is_writable=True, field="writable_roots")
             for folder in own:
-                root._add(folder, is_writable=False)
+                root._add(folder, is_writable=False, field="state")
         except BaseException:
             root.close()
             raise
@@ -90,7 +91,7 @@ class WorkspaceRoot:
         Raises:
             ConfigError: the folder is missing or is no folder.
         """
-        self._add(os.path.realpath(path), is_writable=True)
+        self._add(os.path.realpath(path), is_writable=True, field="writable_roots")
 
     def close(self) -> None:
         """Let go of every held folder."""
@@ -231,13 +232,13 @@ class WorkspaceRoot:
                 )
         return False
 
-    def _add(self, path: str, *, is_writable: bool) -> None:
+    def _add(self, path: str, *, is_writable: bool, field: str) -> None:
         try:
             scope = hold(path, is_writable=is_writable)
         except OSError as error:
             raise ConfigError(
                 f"the folder {path} cannot be used: {error.strerror}.",
-                path="workspace",
+                path=field,
                 hint="Create it, or name another.",
             ) from error
         self._scopes.append(scope)
