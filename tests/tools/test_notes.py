@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from moorage.confine.plan import Plan
 from moorage.policy.permission import PermissionMode
 from moorage.process.capture import CaptureLimits, StreamCapture
 from moorage.process.foreground import ForegroundResult
@@ -14,6 +15,12 @@ from moorage.tools.envelope import CommandText, Facts, build
 from moorage.tools.notes import notes_on
 from moorage.tools.views import Combined, ViewLimits
 from moorage.workspace.redact import Redactor
+
+PLAN = Plan(PermissionMode.STANDARD, ("/w",), ("/h",))
+
+
+def is_denied(result: ForegroundResult) -> bool:
+    return was_denied(PLAN, "/w", result)
 
 
 def captured(data: bytes) -> StreamCapture:
@@ -77,7 +84,7 @@ def test_the_order_of_the_lines_is_fixed() -> None:
         result,
         is_incomplete=True,
         command=CommandText("npx jest", "./node_modules/.bin/jest"),
-        sandbox=sandbox_account(PermissionMode.STANDARD, result),
+        sandbox=sandbox_account(PLAN, "/w", result),
         verification={
             "passed": False,
             "failure_summary": {"failing_tests": ["t"], "locations": [], "indicators": []},
@@ -99,11 +106,12 @@ def test_a_log_that_is_missing_is_told_with_its_reason() -> None:
 
 
 def test_a_denial_is_told_by_what_a_failing_command_says() -> None:
-    assert was_denied(ended(exit_code=1, stdout=captured(b"x: Read-only file system\n")))
-    assert was_denied(ended(exit_code=1, stderr=captured(b"Operation not permitted")))
-    assert not was_denied(ended(exit_code=0, stderr=captured(b"Permission denied")))
-    assert not was_denied(ended(exit_code=1, stderr=captured(b"No such file")))
-    assert sandbox_account(PermissionMode.UNCONFINED, ended()) is None
+    assert is_denied(ended(exit_code=1, stdout=captured(b"x: Read-only file system\n")))
+    assert is_denied(ended(exit_code=1, stderr=captured(b"Operation not permitted")))
+    assert not is_denied(ended(exit_code=0, stderr=captured(b"Permission denied")))
+    assert not is_denied(ended(exit_code=1, stderr=captured(b"No such file")))
+    free = PLAN._replace(mode=PermissionMode.UNCONFINED)
+    assert sandbox_account(free, "/w", ended()) is None
 
 
 def test_the_guidance_fits_the_mode() -> None:

@@ -158,7 +158,7 @@ class Bash:
             command=_shown_command(run, context),
             classification=run.classification,
             revision=run.revision,
-            sandbox=sandbox_account(context.plan.mode, result),
+            sandbox=sandbox_account(context.plan, run.cwd, result),
             verification=verification,
         )
         envelope = build(result, combined, facts, limits)

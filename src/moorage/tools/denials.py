@@ -1,36 +1,103 @@
-"""Tell that confinement stopped a command, and say what the user can do about it."""
+"""Tell that confinement stopped a command, and say what the user can do about it.
+
+A denial can only be guessed, from what the command printed. What the file's own permissions forbid
+anyway, in a place that the confinement leaves open, is not called a denial.
+"""
 
 from __future__ import annotations
 
+import os
+import re
 import sys
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from moorage.confine.report import not_enforced
 from moorage.policy.permission import PermissionMode
-from moorage.process.foreground import ForegroundResult
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from moorage.confine.plan import Plan
+    from moorage.process.foreground import ForegroundResult
 
 _SIGNATURES = (b"permission denied", b"operation not permitted", b"read-only file system")
+_CANNOT_EXECUTE = 126
+"""What a shell exits with when it found the program and was not permitted to start it."""
+
+_MOST_COMPLAINTS = 32
+"""Beyond so many lines nobody looks at each; they count as a denial."""
+
+_QUOTED = re.compile("'([^']+)'|\"([^\"]+)\"|\u2018([^\u2019]+)\u2019")
+
+_AROUND = "'\"\u2018\u2019,:;()"
+_ABSOLUTE = re.compile(f"[{_AROUND}]?/")
 
 
-def sandbox_account(mode: PermissionMode, result: ForegroundResult) -> dict[str, Any] | None:
+def sandbox_account(plan: Plan, cwd: str, result: ForegroundResult) -> dict[str, Any] | None:
     """Return what confined the command and whether it met a denial; ``None`` when nothing did."""
-    if not mode.is_restricted:
+    if not plan.mode.is_restricted:
         return None
     return {
-        "mode": mode.value,
+        "mode": plan.mode.value,
         "enforcement": "full",
-        "denied": was_denied(result),
+        "denied": was_denied(plan, cwd, result),
         "not_enforced": list(_gaps()),
     }
 
 
-def was_denied(result: ForegroundResult) -> bool:
-    """Return whether a failing command complained of what a denial looks like."""
+def was_denied(plan: Plan, cwd: str, result: ForegroundResult) -> bool:
+    """Return whether a failing command complained of what looks like a denial.
+
+    ``cwd`` is where it started: relative names in its complaints are taken from there.
+    """
     if result.exit_code == 0:
         return False
-    printed = (result.stderr.kept().join() + result.stdout.kept().join()).lower()
-    return any(signature in printed for signature in _SIGNATURES)
+    complaints = [
+        line
+        for stream in (result.stderr, result.stdout)
+        for line in stream.kept().join().splitlines()
+        if any(signature in line.lower() for signature in _SIGNATURES)
+    ]
+    if len(complaints) > _MOST_COMPLAINTS:
+        return True
+    is_start = result.exit_code == _CANNOT_EXECUTE
+    return any(
+        not _is_explained(line.decode(errors="surrogateescape"), plan, cwd, is_start=is_start)
+        for line in complaints
+    )
+
+
+def _is_explained(complaint: str, plan: Plan, cwd: str, *, is_start: bool) -> bool:
+    """Return whether permissions of a named file inside the roots explain the complaint."""
+    roots = [*plan.writable_roots, *plan.private_paths]
+    is_explained = False
+    for name in _names_in(complaint.replace("\0", "")):
+        path = os.path.realpath(f"{cwd}/{name}" if name[:1] != "/" else name)
+        if not any(path == root or path.startswith(f"{root}/") for root in roots):
+            return False
+        is_explained = is_explained or _is_forbidden(path, plan.mode, is_start=is_start)
+    return is_explained
+
+
+def _names_in(complaint: str) -> Sequence[str]:
+    """Return what may be paths in a line such as ``cat: a: Permission denied``."""
+    # Who complains comes first, up to a colon.
+    absolute = [word.strip(_AROUND) for word in complaint.split()[1:] if _ABSOLUTE.match(word)]
+    quoted = ["".join(groups) for groups in _QUOTED.findall(complaint)]
+    fields = complaint.split(": ")
+    return [*absolute, *(quoted or (fields[1:] if len(fields) > 2 else ()))]
+
+
+def _is_forbidden(path: str, mode: PermissionMode, *, is_start: bool) -> bool:
+    """Return whether this worker, which nothing confines, is not permitted it either."""
+    may_write = mode is PermissionMode.STANDARD
+    wanted = os.R_OK | os.W_OK if may_write else os.R_OK
+    if is_start:
+        wanted = os.X_OK
+    elif may_write and not os.path.lexists(path):
+        path = path.rpartition("/")[0]
+    return os.path.lexists(path) and not os.access(path, wanted)
 
 
 def guidance(mode: PermissionMode) -> str:

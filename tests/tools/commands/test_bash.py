@@ -411,6 +411,14 @@ async def test_what_is_allowed_is_not_called_denied(desk) -> None:
     assert not envelope["sandbox"]["denied"]
 
 
+async def test_a_script_without_the_right_to_execute_is_not_called_denied(desk) -> None:
+    (desk.path / "noexec.sh").write_text("echo ran\n")
+    text, envelope = await desk.bash("./noexec.sh")
+    assert (envelope["exit_code"], envelope["sandbox"]["denied"]) == (126, False)
+    assert "Permission denied" in text
+    assert "confinement" not in text
+
+
 @pytest.mark.parametrize("abi", [0, 2])
 async def test_a_kernel_that_cannot_confine_refuses_and_runs_nothing(desk, abi: int) -> None:
     nursery = start_nursery()
