@@ -108,6 +108,18 @@ def test_doctor_gets_the_results_from_a_fresh_process() -> None:
     assert open_attacks(run_self_tests()).keys() == ADMITTED
 
 
+def test_nothing_of_the_current_folder_runs_in_the_fresh_process(tmp_path, monkeypatch) -> None:
+    proof = tmp_path / "proof"
+    planted = f"open({str(proof)!r}, 'w')\n"
+    (tmp_path / "moorage").mkdir()
+    (tmp_path / "moorage" / "__init__.py").write_text(planted)
+    (tmp_path / "ctypes.py").write_text(planted)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(selftest, "ALL_ATTACKS_SECONDS", 5.0)
+    assert run_self_tests()
+    assert not proof.exists()
+
+
 def test_a_fresh_process_that_says_nothing_is_an_error(monkeypatch) -> None:
     monkeypatch.setattr(selftest.sys, "executable", "/bin/true")
     with pytest.raises(ProvisionError, match="without an answer"):

@@ -54,7 +54,8 @@ def run_self_tests() -> list[SelfTest]:
         ProvisionError: the attacks could not be tried.
     """
     answers, answers_end = os.pipe2(os.O_CLOEXEC)
-    argv = [sys.executable, "-m", "moorage.confine.selftest"]
+    # -P: a file of the current folder must not be imported in place of a library's module.
+    argv = [sys.executable, "-P", "-m", "moorage.confine.selftest"]
     try:
         actions = [(os.POSIX_SPAWN_DUP2, answers_end, 1)]
         pid = os.posix_spawn(sys.executable, argv, os.environ, file_actions=actions)
