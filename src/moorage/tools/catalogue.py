@@ -120,9 +120,13 @@ class Catalogue:
             for name in dict.fromkeys((*self._places, *loaded))
         )
 
-    def load(self) -> None:
-        """Import every tool now, so that no later call pays for it."""
-        for name in self._places:
+    def load(self, *names: str) -> None:
+        """Import these tools now, or all of them, so that a call does not pay for it.
+
+        Raises:
+            UnknownTool: no tool has one of the names.
+        """
+        for name in names or tuple(self._places):
             self._find(name)
 
     async def dispatch(self, call: ToolCall, context: ToolContext) -> ToolResult:

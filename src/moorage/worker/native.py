@@ -85,6 +85,8 @@ class NativeProvider:
         desk, spec = self._desk, WORKSPACE_TOOLS.get(request.call.name)
         attribution = request.git_attribution_enabled
         if spec is not None and spec.effect is Effect.EXECUTE:
+            # While the first launcher confines itself on another core.
+            self._catalogue.load(spec.name)
             await desk.commands_prepared()
         context = desk.context(request.actor, _mode(request), git_attribution=attribution)
         input_fd = desk.input_of(request)
