@@ -112,3 +112,23 @@ def test_a_path_that_escapes_is_refused(
     assert ended.code == code
     assert ended.out == b""
     assert b"secret" not in ended.err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("run", "--", "ls", "caf\udce9"),
+        ("run", "-c", "touch caf\udce9"),
+        ("run", "-C", "caf\udce9", "--", "true"),
+        ("run", "-w", "caf\udce9", "--", "true"),
+        ("tool", "write_file", "path=caf\udce9", "content="),
+    ],
+)
+def test_an_argument_that_is_no_text_starts_and_keeps_nothing(
+    terminal: Any, arguments: tuple[str, ...]
+) -> None:
+    ended = terminal(*arguments)
+    assert ended.code == (125 if arguments[0] == "run" else 2)
+    assert r"caf\xe9' is not UTF-8 text" in one_sentence(ended.err)
+    assert list(terminal.project.iterdir()) == []
+    assert list(terminal.home.iterdir()) == []

@@ -112,6 +112,7 @@ def test_the_kernel_refuses_to_write_outside(terminal: Any, tmp_path: Path) -> N
     ended = terminal("run", "--", "touch", str(target))
     assert ended.code == 1
     assert b"Permission denied" in ended.err
+    assert b"--writable DIR adds a folder, --mode unconfined lifts" in ended.err
     assert not target.exists()
 
 
@@ -173,6 +174,24 @@ def test_a_worker_that_dies_leaves_an_unknown_end_and_nothing_runs_twice(termina
     spoken = terminal("run", "--mode", "unconfined", "-c", command)
     assert spoken.code == 125
     assert b"look before you repeat it" in spoken.err
+
+
+@pytest.mark.parametrize("options", [("--json",), ()])
+def test_what_was_printed_before_the_environment_died_is_told(
+    terminal: Any, options: tuple[str, ...]
+) -> None:
+    until_it_waits = "until grep -q '^State:.S' /proc/$PPID/status; do :; done"
+    command = f"echo before; {until_it_waits}; kill -9 $PPID; exec sleep 600"
+    ended = terminal("run", *options, "-c", command)
+    assert ended.code == 125
+    if options:
+        document = ended.document
+        assert (document["outcome"], document["stdout"]) == ("environment_died", "before\n")
+        assert document["error"]["code"] == "environment_died"
+        assert terminal("session", "show", document["session"]).code == 0
+    else:
+        assert ended.out == b"before\n"
+        assert ended.err.startswith(b"moorage: the environment ended before the command did.")
 
 
 def test_the_mcp_server_ends_with_its_client(terminal: Any) -> None:
