@@ -15,8 +15,8 @@ GAPS: dict[str, str] = {
     "file_names": "Names, sizes and times of hidden files can be seen; their content cannot.",
     "process_list": "The list of processes and their arguments can be seen; their memory, "
     "descriptors and variables cannot.",
-    "same_plan": "Commands of one plan can signal and inspect each other. They cannot inspect their "
-    "launcher, but they can end it, and with it every command of the plan.",
+    "same_plan": "Commands of one plan can signal and inspect each other. They cannot inspect "
+    "their launcher, but they can end it, and with it every command of the plan.",
     "network": "The network is open.",
     "resources": "Memory, processor time and the number of processes are not limited.",
     "system_v_ipc": "System V shared memory, message queues and the kernel's keyrings are open.",

@@ -104,6 +104,7 @@ async def run_foreground(
 
     Raises:
         ConfinementUnavailable: the kernel cannot enforce the plan; nothing ran.
+        InvalidArguments: the command is longer than the system takes; nothing ran.
         ProvisionError: the program or its directory cannot be used; nothing ran.
     """
     run = _Run(spec, limits, redactor, log_dir)

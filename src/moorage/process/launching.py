@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 from typing import TYPE_CHECKING
@@ -204,6 +205,7 @@ class LauncherEnd:
         """Start a program that writes to ``outputs`` (standard output and error).
 
         Raises:
+            InvalidArguments: the arguments are longer than the system takes.
             ProvisionError: the program or its directory cannot be used.
             EnvironmentDied: the launcher was lost.
         """
@@ -219,6 +221,7 @@ class LauncherEnd:
         """Return when a call's program runs; ``what`` names it in messages.
 
         Raises:
+            InvalidArguments: the arguments are longer than the system takes.
             ProvisionError: the program or its directory cannot be used.
             EnvironmentDied: the launcher was lost.
         """
@@ -226,9 +229,7 @@ class LauncherEnd:
             await self._await(call.started)
         if call.error is not None:
             call.exited.set()
-            raise ProvisionError(
-                f"{what} could not be started: {call.error.filename}: {call.error.strerror}."
-            ) from call.error
+            raise _not_started(what, call.error) from call.error
         if call.pid == 0:
             self.check_alive()
 
@@ -324,6 +325,16 @@ class LauncherEnd:
             hint="The next command gets a new one. A command that kills every process it can "
             "reach ends it too.",
         )
+
+
+def _not_started(what: str, error: OSError) -> InvalidArguments | ProvisionError:
+    if error.errno == errno.E2BIG:
+        return InvalidArguments(
+            f"{what} could not be started: its arguments and variables are longer than the system "
+            "takes (128 KiB each, about 2 MiB in all). Nothing ran.",
+            hint="Write a long command to a file and run that, or give long data as input.",
+        )
+    return ProvisionError(f"{what} could not be started: {error.filename}: {error.strerror}.")
 
 
 def _handle(pid: int) -> int | None:

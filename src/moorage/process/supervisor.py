@@ -150,7 +150,7 @@ class Supervisor:
         Raises:
             ConfigError: the plan contradicts itself; nothing ran.
             ConfinementUnavailable: the kernel cannot enforce the plan; nothing ran.
-            InvalidArguments: an argument or variable holds a NUL byte; nothing ran.
+            InvalidArguments: an argument or variable holds a NUL byte, or is too long; nothing ran.
             ProvisionError: the program or its directory cannot be used; nothing ran.
             EnvironmentDied: the launcher was lost while it started the program.
         """

@@ -21,6 +21,7 @@ from moorage.tools.notes import notes_on
 from moorage.tools.results import failure
 from moorage.tools.verification import Repeats, account, with_local_runner
 from moorage.tools.views import ViewLimits, combine, render, view_output
+from moorage.workspace.opening.location import FolderMissing
 from moorage.workspace.revision import RevisionLimits, workspace_revision
 
 if TYPE_CHECKING:
@@ -185,11 +186,16 @@ def _open_folder(path: str, context: ToolContext) -> tuple[int, str]:
     """Open the folder to run in; a shell that starts elsewhere would do harm.
 
     Raises:
-        InvalidArguments: there is no such folder.
+        InvalidArguments: there is no such folder, or the workspace itself is missing.
         Refused: it lies outside.
     """
     try:
         folder, location = context.root.open_directory(path or ".", context.mode)
+    except FolderMissing as error:
+        raise InvalidArguments(
+            f"bash: the folder {error.folder} of the session itself is missing; nothing ran.",
+            hint="Nothing else takes its place. The user can put it back, or open a new session.",
+        ) from error
     except FileNotFoundError:
         problem = "does not exist"
     except NotADirectoryError:

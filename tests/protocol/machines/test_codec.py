@@ -114,8 +114,9 @@ def test_a_frame_of_exactly_the_bound_is_built_and_one_byte_more_is_not() -> Non
     overhead = len(Encoder().reply("1", b""))
     encoder = Encoder(max_frame_bytes=overhead + 10)
     assert len(encoder.reply("1", b"1234567890")) == overhead + 10
-    with pytest.raises(LocalProtocolViolation, match=f"{overhead + 11} bytes"):
+    with pytest.raises(LocalProtocolViolation, match=f"{overhead + 11} bytes") as error:
         encoder.reply("1", b"12345678901")
+    assert "write_bytes" in str(error.value)
 
 
 @pytest.mark.parametrize(

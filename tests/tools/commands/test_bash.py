@@ -279,6 +279,28 @@ async def test_a_command_that_no_shell_can_take_is_an_argument_error(desk, comma
     assert not (desk.path / "ran").exists()
 
 
+@pytest.mark.parametrize("length", [200_000, 3_000_000])
+async def test_a_command_longer_than_the_system_takes_is_told_with_the_way_out(
+    desk, length: int
+) -> None:
+    with pytest.raises(InvalidArguments, match="longer than the system takes") as error:
+        await desk.call(command=f"touch ran; echo {'x' * length}")
+    assert "Write a long command to a file" in str(error.value)
+    assert "as input" in str(error.value)
+    assert not (desk.path / "ran").exists()
+    assert (await desk.bash("echo works"))[0] == "works"
+
+
+async def test_a_missing_workspace_is_told_as_such_and_nothing_runs(desk) -> None:
+    desk.path.rename(desk.outside / "elsewhere")
+    for cwd in ("", "sub"):
+        with pytest.raises(InvalidArguments, match="itself is missing") as error:
+            await desk.call(command="touch ran", cwd=cwd)
+        assert str(desk.path) in str(error.value)
+        assert "leave cwd out" not in str(error.value)
+    assert not (desk.outside / "elsewhere" / "ran").exists()
+
+
 async def test_a_command_that_is_no_command_is_a_result(desk) -> None:
     text, envelope = await desk.bash("no-such-program-anywhere")
     assert envelope["exit_code"] == 127

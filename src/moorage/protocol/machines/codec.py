@@ -143,6 +143,7 @@ class Encoder:
         if len(frame) > self._max_frame_bytes:
             raise LocalProtocolViolation(
                 f"{what} makes a frame of {len(frame)} bytes; the most is {self._max_frame_bytes}.",
-                hint="Send it in pieces.",
+                hint="Send it in pieces: write_bytes does so with a file, and input with what a "
+                "command reads.",
             )
         return frame
