@@ -18,10 +18,11 @@ from moorage.process import login
 from moorage.process.supervisor import Supervisor
 from moorage.protocol.binding import Binding
 from moorage.protocol.secret import Secret
-from moorage.transports.memory import memory_pair
+from moorage.transports.memory import MemoryTransport, memory_pair
 from moorage.worker.native import NativeProvider
 from moorage.worker.options import WorkerOptions
 
+Serving = Callable[[WorkerOptions], AbstractAsyncContextManager[MemoryTransport]]
 Connect = Callable[[WorkerOptions], AbstractAsyncContextManager[HostConnection]]
 
 
@@ -53,15 +54,29 @@ def binding(tmp_path: Path) -> Binding:
 
 
 @pytest.fixture
-def connect(nursery: Nursery) -> Connect:
+def serving(nursery: Nursery) -> Serving:
+    """Return what serves a native provider over a transport in memory."""
+
     @asynccontextmanager
-    async def connected(options: WorkerOptions) -> AsyncIterator[HostConnection]:
+    async def served(options: WorkerOptions) -> AsyncIterator[MemoryTransport]:
         ours, theirs = memory_pair()
         base = {"PATH": os.environ["PATH"], "HOME": "/nowhere", "OWN": "1"}
         capture = login.begin(nursery, base, options.state / "login", plan=options.login_plan())
         async with Supervisor(nursery) as supervisor, anyio.create_task_group() as tasks:
             tasks.start_soon(serve, theirs, NativeProvider(options, supervisor, capture))
-            async with HostConnection(ours, Secret("t" * 64)) as connection:
-                yield connection
+            yield ours
+
+    return served
+
+
+@pytest.fixture
+def connect(serving: Serving) -> Connect:
+    @asynccontextmanager
+    async def connected(options: WorkerOptions) -> AsyncIterator[HostConnection]:
+        async with (
+            serving(options) as transport,
+            HostConnection(transport, Secret("t" * 64)) as connection,
+        ):
+            yield connection
 
     return connected

@@ -14,7 +14,6 @@ from moorage.errors import (
     ConfigError,
     ExecutionError,
     InvalidArguments,
-    ProtocolMismatch,
     Refused,
     RetainedStateMissing,
     UnknownTool,
@@ -31,8 +30,11 @@ from moorage.protocol.files import (
     InputWriteRequest,
 )
 from moorage.protocol.tool_calls import ExecuteRequest, ToolCall, ToolResult
+from moorage.testing.peers import ScriptedHost
+from moorage.transports.memory import MemoryTransport
 from moorage.worker.options import WorkerOptions
 
+Serving = Callable[[WorkerOptions], AbstractAsyncContextManager[MemoryTransport]]
 Connect = Callable[[WorkerOptions], AbstractAsyncContextManager[HostConnection]]
 
 
@@ -151,13 +153,38 @@ async def test_a_workspace_that_must_exist_is_not_made(
 
 @pytest.mark.parametrize("version", [3, 5])
 async def test_another_version_is_refused_before_any_folder_is_made(
-    connect: Connect, options: WorkerOptions, binding: Binding, tmp_path: Path, version: int
+    serving: Serving, options: WorkerOptions, binding: Binding, tmp_path: Path, version: int
+) -> None:
+    # By hand: our own host would not even send it.
+    with anyio.fail_after(5):
+        async with serving(options) as transport:
+            peer = ScriptedHost(transport)
+            reply = await peer.open(msgspec.structs.replace(binding, version=version))
+            await transport.close_sending()
+    assert reply["error"].startswith("protocol_mismatch: ")
+    assert f"execution protocol {version}" in reply["error"]
+    assert not (tmp_path / "work").exists()
+    assert not (options.state / "env-1").exists()
+
+
+async def test_text_that_is_not_valid_unicode_is_an_argument_error_and_nothing_happens(
+    serving: Serving, options: WorkerOptions, binding: Binding, tmp_path: Path
 ) -> None:
     with anyio.fail_after(5):
-        async with connect(options) as connection:
-            with pytest.raises(ProtocolMismatch):
-                await connection.initialize(msgspec.structs.replace(binding, version=version))
-    assert not (tmp_path / "work").exists()
+        async with serving(options) as transport:
+            peer = ScriptedHost(transport)
+            await peer.open(binding)
+            for name, arguments in (
+                ("bash", {"command": "touch ran; echo \ud800"}),
+                ("bash", {"command": "touch ran", "cwd": "\udcff"}),
+                ("write_file", {"path": "ran\ud800", "content": ""}),
+                ("read_file", {"path": "\udcff"}),
+            ):
+                await peer.ask("1", "execute", asking(name, **arguments))
+                reply = await peer.hear()
+                assert reply["error"].startswith(f"invalid_arguments: {name}: ")
+            await transport.close_sending()
+    assert list((tmp_path / "work").iterdir()) == []
 
 
 async def test_a_workspace_around_the_home_is_refused_by_the_worker_as_well(
@@ -186,6 +213,68 @@ async def test_only_a_root_that_the_worker_made_is_removed_at_its_end(
         async with connect(options) as connection:
             await connection.initialize(binding)
     assert (tmp_path / "work").exists()
+
+
+async def test_a_root_that_is_a_symlink_is_never_removed_nor_what_it_leads_to(
+    connect: Connect, options: WorkerOptions, binding: Binding, tmp_path: Path
+) -> None:
+    binding = msgspec.structs.replace(binding, remove_workspace_on_exit=True)
+    (tmp_path / "target").mkdir()
+    (tmp_path / "target" / "kept").write_text("kept")
+    (tmp_path / "work").symlink_to(tmp_path / "target")
+    with anyio.fail_after(5):
+        async with connect(options) as connection:
+            reply = await connection.initialize(binding)
+            assert reply.root == str(tmp_path / "target")
+            await call(connection, asking("write_file", path="a", content="x"))
+    assert (tmp_path / "work").is_symlink()
+    assert sorted(path.name for path in (tmp_path / "target").iterdir()) == ["a", "kept"]
+
+
+@pytest.mark.parametrize(
+    "swap",
+    [
+        lambda folder: (folder / "work").symlink_to(folder / "target"),
+        lambda folder: (
+            (folder / "target").rename(folder / "work") or (folder / "target").symlink_to("work")
+        ),
+        lambda _: None,
+    ],
+    ids=["a symlink", "another folder", "nothing"],
+)
+async def test_what_took_the_name_of_a_root_that_was_made_is_left(
+    connect: Connect,
+    options: WorkerOptions,
+    binding: Binding,
+    tmp_path: Path,
+    swap: Callable[[Path], object],
+) -> None:
+    binding = msgspec.structs.replace(binding, remove_workspace_on_exit=True)
+    (tmp_path / "target").mkdir()
+    (tmp_path / "target" / "kept").write_text("kept")
+    with anyio.fail_after(5):
+        async with connect(options) as connection:
+            await connection.initialize(binding)
+            (tmp_path / "work").rename(tmp_path / "moved")
+            swap(tmp_path)
+    assert (tmp_path / "target" / "kept").read_text() == "kept"
+    assert (tmp_path / "moved").exists()
+
+
+async def test_a_root_below_a_symlink_is_made_and_removed_alone(
+    connect: Connect, options: WorkerOptions, binding: Binding, tmp_path: Path
+) -> None:
+    (tmp_path / "target").mkdir()
+    (tmp_path / "way").symlink_to(tmp_path / "target")
+    binding = msgspec.structs.replace(
+        binding, root=str(tmp_path / "way" / "new"), remove_workspace_on_exit=True
+    )
+    with anyio.fail_after(5):
+        async with connect(options) as connection:
+            reply = await connection.initialize(binding)
+            assert reply.root == str(tmp_path / "target" / "new")
+    assert list((tmp_path / "target").iterdir()) == []
+    assert (tmp_path / "way").is_symlink()
 
 
 async def test_an_unconfined_worker_takes_every_mode(

@@ -20,13 +20,14 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     """Where one session works: its resolved root and the worker's own folders for it.
 
     ``temporary`` is private to this worker and goes with it; ``cache`` is kept per workspace.
+    ``made_root`` is the device and inode of a root that this worker made itself.
     """
 
     root: str
     state: Path
     temporary: Path
     cache: Path
-    is_root_made_here: bool
+    made_root: tuple[int, int] | None
     options: WorkerOptions
 
     @property
@@ -46,7 +47,9 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def remove(self, *, with_root: bool) -> None:
-        """Remove the temporary folder, and the root when the worker itself made it.
+        """Remove the temporary folder, and the root when it still is the one that was made here.
+
+        Whatever has taken its name since, such as a symlink or another folder, is left.
 
         Raises:
             OSError: something could not be removed; it is left for inspection.
@@ -54,7 +57,7 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
         import shutil  # noqa: PLC0415 - needed at the very end only, and the start is hot
 
         shutil.rmtree(self.temporary)
-        if with_root and self.is_root_made_here:
+        if with_root and self.made_root is not None and _identity(self.root) == self.made_root:
             shutil.rmtree(self.root)
 
 
@@ -65,7 +68,7 @@ def prepare(binding: Binding, options: WorkerOptions) -> Place:
         RetainedStateMissing: the workspace must exist and does not; it is not made.
         ConfigError: the workspace cannot be made, or overlaps Moorage's own folders.
     """
-    root, is_made_here = _root(binding)
+    root, made_root = _root(binding)
     restricted = options.highest is not PermissionMode.UNCONFINED
     if restricted:
         check_apart((root,), options.hidden_paths)
@@ -86,7 +89,7 @@ def prepare(binding: Binding, options: WorkerOptions) -> Place:
         state=state,
         temporary=temporary,
         cache=cache,
-        is_root_made_here=is_made_here,
+        made_root=made_root,
         options=options,
     )
 
@@ -99,11 +102,20 @@ def _temporary_folder() -> Path:
     return made
 
 
-def _root(binding: Binding) -> tuple[str, bool]:
-    """Return the resolved root and whether it was made now."""
+def _identity(path: str) -> tuple[int, int] | None:
+    """Return which folder or symlink stands at ``path``, or ``None`` when nothing does."""
+    try:
+        status = os.stat(path, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _root(binding: Binding) -> tuple[str, tuple[int, int] | None]:
+    """Return the resolved root, and which folder it is if it was made now."""
     named = Path(binding.root)
     if named.is_dir():
-        return os.path.realpath(named), False
+        return os.path.realpath(named), None
     if binding.require_existing_workspace:
         raise RetainedStateMissing(
             f"the workspace {binding.root} is gone; nothing was made in its place.",
@@ -113,4 +125,5 @@ def _root(binding: Binding) -> tuple[str, bool]:
         named.mkdir(mode=0o700, parents=True)
     except OSError as error:
         raise ConfigError(f"the workspace {binding.root} cannot be made: {error}.") from error
-    return os.path.realpath(named), True
+    root = os.path.realpath(named)
+    return root, _identity(root)
