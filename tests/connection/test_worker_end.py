@@ -344,15 +344,18 @@ async def test_a_request_cancelled_while_its_event_is_half_written_tears_no_fram
         await peer.transport.close_sending()
 
 
-async def test_an_event_before_the_initialization_is_not_sent(serving: Serving, join: Join) -> None:
+async def test_an_event_before_the_initialization_is_not_sent(serving: Serving) -> None:
     async def publish(context: RequestContext) -> None:
         await context.emit_process(EVENT)
 
     provider = provider_of()
     provider.on_initialize = publish
     async with serving(provider) as bench:
-        await bench.peer.open()
+        reply = await bench.peer.open()
+        assert reply == {"id": "0", "data": {"version": BINDING.version, "root": BINDING.root}}
         await bench.peer.transport.close_sending()
+        with pytest.raises(EOFError):
+            await bench.peer.hear()
 
 
 async def test_a_host_that_asks_without_reading_the_answers_is_given_up(serving: Serving) -> None:

@@ -21,6 +21,8 @@ from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
+from moorage.app.home import find_home
+from moorage.app.sessions import list_sessions
 from moorage.mcp_server.options import Options
 from moorage.mcp_server.stdio import run_stdio
 
@@ -154,14 +156,18 @@ async def test_the_kernel_refuses_what_lies_outside_and_the_tools_say_so(
     assert not outside.exists()
 
 
-async def test_the_mode_of_the_command_line_binds_every_call(connect: Connect) -> None:
+async def test_the_mode_of_the_command_line_binds_every_call(
+    connect: Connect, workspace: Path
+) -> None:
     async with connect("--mode", "read_only") as client:
         wrote = await client.call_tool("write_file", {"path": "a", "content": "no"})
         ran = await client.call_tool("bash", {"command": "touch a"})
         asked = await client.call_tool("bash", {"command": "true", "mode": "unconfined"})
     assert wrote.structured_content["error"]["code"] == "refused"
-    assert ran.is_error or ran.structured_content["exit_code"] != 0
+    assert ran.is_error
+    assert ran.structured_content["error"]["reason"] == "boundary_denied"
     assert asked.structured_content["error"]["code"] == "invalid_arguments"
+    assert list(workspace.iterdir()) == []
 
 
 async def test_cancelling_really_stops_the_command(connect: Connect, workspace: Path) -> None:
@@ -209,15 +215,16 @@ async def test_a_lost_worker_costs_its_call_and_the_next_one_works(
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(run)
             command_pid = int(await hear(workspace / "begun"))
-            for worker in workers():
-                worker.send_signal(signal.SIGKILL)
+            (worker,) = workers()
+            worker.send_signal(signal.SIGKILL)
         await until_gone(command_pid)
         after = await client.call_tool("bash", {"command": "echo alive"})
         assert text(after) == "alive"
     (lost,) = results
     assert lost.is_error
-    assert lost.structured_content["outcome"] in {"unknown", "environment_died"}
-    assert text(lost)
+    assert lost.structured_content["outcome"] == "unknown"
+    assert lost.structured_content["error"]["code"] == "outcome_unknown"
+    assert "may or may not have taken effect" in text(lost)
 
 
 async def test_nothing_is_left_when_the_client_leaves(connect: Connect, workspace: Path) -> None:
@@ -229,11 +236,15 @@ async def test_nothing_is_left_when_the_client_leaves(connect: Connect, workspac
     assert workers() == []
 
 
-async def test_a_named_session_goes_on_where_it_was(connect: Connect) -> None:
-    for _ in range(2):
+async def test_a_named_session_goes_on_where_it_was(connect: Connect, tmp_path: Path) -> None:
+    for expected in ("first", "first second"):
         async with connect("--name", "mine") as client:
-            await client.call_tool("bash", {"command": "true"})
-    # A second session of this name would have been refused.
+            word = expected.split()[-1]
+            ran = await client.call_tool("bash", {"command": f"echo {word} >> said; cat said"})
+            assert not ran.is_error, text(ran)
+            assert text(ran).split() == expected.split()
+    (session,) = list_sessions(find_home(tmp_path / "home"))
+    assert (session.name, session.calls) == ("mine", 2)
 
 
 async def test_the_program_prints_nothing_but_the_protocol(

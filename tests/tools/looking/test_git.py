@@ -347,6 +347,11 @@ async def test_nothing_is_read_from_the_terminal_or_asked(repository) -> None:
 
 
 async def test_a_status_does_not_take_the_index_lock(repository) -> None:
-    (repository.path / ".git" / "index.lock").touch()
-    os.utime(repository.path / "a.txt")
+    index = repository.path / ".git" / "index"
+    before = index.read_bytes()
+    # Other times, the same content: git notes that in the index whenever it may.
+    os.utime(repository.path / "a.txt", (1, 1))
     assert (await data(repository, "status"))["status"]["unstaged"] == ()
+    assert index.read_bytes() == before
+    run_git(repository.path, "status")
+    assert index.read_bytes() != before
