@@ -42,6 +42,10 @@ def content_of(link: mcp_types.ResourceLink) -> str:
     return Path(link.uri.removeprefix("file://")).read_text()
 
 
+def names_in(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
 @pytest.fixture
 def workspace(tmp_path: Path) -> Path:
     folder = tmp_path / "workspace"
@@ -167,7 +171,7 @@ async def test_the_mode_of_the_command_line_binds_every_call(
     assert ran.is_error
     assert ran.structured_content["error"]["reason"] == "boundary_denied"
     assert asked.structured_content["error"]["code"] == "invalid_arguments"
-    assert list(workspace.iterdir()) == []
+    assert names_in(workspace) == []
 
 
 async def test_cancelling_really_stops_the_command(connect: Connect, workspace: Path) -> None:

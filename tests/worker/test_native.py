@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -235,9 +236,7 @@ async def test_a_root_that_is_a_symlink_is_never_removed_nor_what_it_leads_to(
     "swap",
     [
         lambda folder: (folder / "work").symlink_to(folder / "target"),
-        lambda folder: (
-            (folder / "target").rename(folder / "work") or (folder / "target").symlink_to("work")
-        ),
+        lambda folder: shutil.copytree(folder / "target", folder / "work"),
         lambda _: None,
     ],
     ids=["a symlink", "another folder", "nothing"],
@@ -257,8 +256,10 @@ async def test_what_took_the_name_of_a_root_that_was_made_is_left(
             await connection.initialize(binding)
             (tmp_path / "work").rename(tmp_path / "moved")
             swap(tmp_path)
+            is_taken = (tmp_path / "work").exists()
     assert (tmp_path / "target" / "kept").read_text() == "kept"
     assert (tmp_path / "moved").exists()
+    assert (tmp_path / "work").exists() is is_taken
 
 
 async def test_a_root_below_a_symlink_is_made_and_removed_alone(
