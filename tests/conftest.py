@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import socket
+import subprocess
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 
 import pytest
 
@@ -32,10 +34,28 @@ def _has_ipv6() -> bool:
     return True
 
 
+def _succeeds(*command: str) -> Callable[[], bool]:
+    """Return what tells whether a program not only is there, but may do its work here."""
+
+    @lru_cache(maxsize=1)
+    def does_succeed() -> bool:
+        if shutil.which(command[0]) is None:
+            return False
+        with subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        ) as program:
+            return program.wait(timeout=20) == 0
+
+    return does_succeed
+
+
 # What can be had on any machine that runs the whole suite; missing under CI is a failure.
 SERVICES: Mapping[str, Callable[[], bool]] = {
+    "bwrap": _succeeds("bwrap", "--unshare-pid", "--ro-bind", "/", "/", "--proc", "/proc", "true"),
     "git": _has_command("git"),
     "landlock": _has_landlock,
+    # For root with CAP_SYS_ADMIN; a test that mounts also needs "root". Nothing of this one stays.
+    "mounts": _succeeds("unshare", "--mount", "mount", "-t", "tmpfs", "moorage-test", "/mnt"),
     "rg": _has_command("rg"),
 }
 # What a machine is or is not; the other case has tests of its own.

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 import check_tests
+import repository
 
 
 def found(source: str) -> list[str]:
@@ -48,3 +49,20 @@ def test_a_skip_of_the_tests_own_making_is_found(line: str) -> None:
 )
 def test_what_waits_for_no_time_is_fine(line: str) -> None:
     assert found(f"async def test_it():\n    {line}\n") == []
+
+
+def test_only_what_honours_the_needs_of_tests_may_skip() -> None:
+    source = "pytest.skip('here')\ntime.sleep(1)\n"
+    (finding,) = check_tests.test_findings(Path("tests/conftest.py"), source)
+    assert "sleep" in finding
+    assert len(list(check_tests.test_findings(Path("tests/tools/conftest.py"), source))) == 2
+
+
+def test_modules_of_fixtures_are_looked_at_as_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = Path("tests/room/conftest.py")
+    (tmp_path / module).parent.mkdir(parents=True)
+    (tmp_path / module).write_text("sleep(1)\n")
+    monkeypatch.setattr(repository, "files", lambda _: [module])
+    assert len(check_tests.findings(tmp_path)) == 1

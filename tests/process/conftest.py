@@ -109,9 +109,10 @@ class Hand:
         return text.decode().rstrip("\n")
 
     async def until(self, is_true: Callable[[], bool]) -> None:
-        """Wait for something that gives no event, such as a file of a child."""
-        while not is_true():  # noqa: ASYNC110 - what is asked for gives no event
-            await anyio.sleep(0.001)
+        """Wait, within a bound, for something that gives no event, such as a file of a child."""
+        with anyio.fail_after(20):
+            while not is_true():
+                await anyio.lowlevel.checkpoint()
 
     async def await_end(self, pid: int) -> None:
         """Wait until no process has this pid any more, or it only awaits collection."""

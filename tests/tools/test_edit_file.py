@@ -275,7 +275,7 @@ async def test_a_file_too_long_to_edit_names_the_way_out(desk) -> None:
     assert "with a command" in result.text
 
 
-@pytest.mark.needs("root")
+@pytest.mark.needs("root", "mounts")
 async def test_a_full_disk_leaves_the_file_as_it_was(desk, make_small_disk) -> None:
     disk = desk.path / "disk"
     disk.mkdir()

@@ -447,7 +447,7 @@ async def test_a_file_that_appears_meanwhile_is_not_overwritten(
     assert desk.names() == ["a.txt"]
 
 
-@pytest.mark.needs("root")
+@pytest.mark.needs("root", "mounts")
 async def test_a_full_disk_is_one_sentence_and_leaves_nothing(desk, make_small_disk) -> None:
     disk = desk.path / "disk"
     disk.mkdir()
@@ -461,7 +461,7 @@ async def test_a_full_disk_is_one_sentence_and_leaves_nothing(desk, make_small_d
     assert desk.listing(disk) == ["old.txt"]
 
 
-@pytest.mark.needs("root")
+@pytest.mark.needs("root", "mounts")
 async def test_a_read_only_disk_is_one_sentence_and_leaves_nothing(desk, make_small_disk) -> None:
     disk = desk.path / "disk"
     disk.mkdir()
