@@ -25,6 +25,31 @@ async def test_a_continuation_carries_on_after_what_was_shown(desk) -> None:
     assert texts == ["1\n2\n3\n", "4\n5\n6\n", "7\n"]
 
 
+@pytest.mark.parametrize("last_end", ["\r\n", ""])
+async def test_a_continuation_over_crlf_loses_and_repeats_nothing(desk, last_end: str) -> None:
+    whole = "".join(f"{number}\r\n" for number in range(1, 8)) + f"mixed\nlast{last_end}"
+    (desk.path / "a.txt").write_bytes(whole.encode())
+    read, starts = "", []
+    arguments = {"path": "a.txt", "limit": 3}
+    while True:
+        structured = (await desk.call("read_file", **arguments)).structured_content
+        read += structured["text"]
+        starts.append(structured["start_line"])
+        if not structured["continuation"]["has_more"]:
+            break
+        arguments = {"continuation": structured["continuation"]["next"]}
+    assert read == whole
+    assert starts == [1, 4, 7]
+
+
+async def test_a_continuation_is_stale_when_only_the_line_ends_changed(desk) -> None:
+    (desk.path / "a.txt").write_bytes(b"1\r\n2\r\n")
+    first = await desk.call("read_file", path="a.txt", limit=1)
+    (desk.path / "a.txt").write_bytes(b"1\n2\n")
+    token = first.structured_content["continuation"]["next"]
+    assert error_kind(await desk.call("read_file", continuation=token)) == "stale_continuation"
+
+
 async def test_a_continuation_of_changed_content_is_stale(desk) -> None:
     (desk.path / "a.txt").write_text("1\n2\n3\n")
     first = await desk.call("read_file", path="a.txt", limit=1)

@@ -54,16 +54,28 @@ async def test_a_timeout_ends_the_command_with_its_background_child(desk) -> Non
         f"bash -c '{STUBBORN}' & echo $!; wait",
         f'setsid bash -c "{STUBBORN}" & echo $!; wait',
         f"(setsid bash -c '{STUBBORN}' & echo $!); sleep 60",
-        "sleep 60 | sleep 61 & jobs -p; sleep 60",
         "nohup sleep 60 >/dev/null 2>&1 & echo $!; wait",
     ],
-    ids=["ignores SIGTERM", "own session", "orphan", "pipeline", "nohup"],
+    ids=["ignores SIGTERM", "own session", "orphan", "nohup"],
 )
 async def test_nothing_survives_a_timeout(desk, command: str) -> None:
     _, envelope = await desk.bash(command, timeout_seconds=1)
     assert envelope["outcome"] == "timed_out"
-    for pid in map(int, envelope["stdout"].split()):
-        assert not desk.is_alive(pid)
+    (pid,) = map(int, envelope["stdout"].split())
+    assert not desk.is_alive(pid)
+
+
+@pytest.mark.parametrize("ending", ["& sleep 60", ""], ids=["in the background", "waited for"])
+async def test_a_timeout_ends_every_member_of_a_pipeline(desk, ending: str) -> None:
+    member = "(echo $BASHPID >&2; exec sleep 60)"
+    last = "(echo $BASHPID >&2; trap '' TERM; while :; do read -r -t 60 _ </dev/zero; done)"
+    command = f"{member} | {member} | {last} {ending}"
+    _, envelope = await desk.bash(command, timeout_seconds=1)
+    assert envelope["outcome"] == "timed_out"
+    pids = {int(pid) for pid in envelope["stderr"].split()}
+    assert len(pids) == 3
+    assert [pid for pid in pids if desk.is_alive(pid)] == []
+    assert envelope["left_running"] == 0
 
 
 async def test_output_printed_before_a_timeout_is_returned(desk) -> None:
