@@ -36,6 +36,13 @@ from moorage.workspace.search.globs import GlobError, byte_text, compile_glob, h
         ("{a,b/{c,d}}", ["a", "b/c", "b/d"], ["b", "c"]),
         ("{**/x,y}", ["x", "a/x", "y"], ["a/y"]),
         ("{y,**}/x", ["y/x", "a/b/x"], ["x"]),
+        ("a{**/x,y}", ["ax", "ay", "ab/x", "ab/c/x"], ["a/b/y", "xx"]),
+        ("*a{**/b,c}", ["ab", "xab", "aaab", "xa/b"], ["b", "xb"]),
+        ("{**}b", ["b", "a/b", "xb"], ["ba"]),
+        ("{a/**}b", ["a/b", "a/x/yb"], ["ab"]),
+        ("*[!x]*b", ["ab", "a/b", "aa/b"], ["xb", "a/a/b"]),
+        ("**/a*b/**/c*", ["ab/c", "x/ab/y/cd", "a/axb/c"], ["a/b/c", "ab/xc"]),
+        ("*/b*c/d*", ["a/bc/d", "a/bxc/dx"], ["a/b/c/d", "a/x/bc/d"]),
         ("a,b", ["a,b"], ["a", "b"]),
         ("a+b(c)|$", ["a+b(c)|$"], ["aab"]),
     ],
@@ -43,6 +50,39 @@ from moorage.workspace.search.globs import GlobError, byte_text, compile_glob, h
 def test_a_glob_matches_whole_paths(glob: str, matching: list[str], others: list[str]) -> None:
     match = compile_glob(glob).match
     assert [path for path in matching + others if match(path)] == matching
+
+
+@pytest.mark.timeout(5)  # a second way to each match would take years here
+@pytest.mark.parametrize(
+    ("glob", "path"),
+    [
+        ("*a" * 50 + "*b", "a" * 255),
+        ("**/a/" * 20 + "b", "a/" * 2047),
+        ("**/a*" * 20 + "b", ("a" * 200 + "/") * 20),
+        ("{a,aa}" * 8 + "b", "a" * 255),
+        ("{*,a*}" * 8 + "b", "a" * 255),
+        ("[!b]*" * 8 + "b", "a" * 255),
+        ("{**}a*a" * 8 + "b", "a" * 255),
+    ],
+)
+def test_no_glob_makes_one_path_a_long_search(glob: str, path: str) -> None:
+    assert not compile_glob(glob).match(path)
+
+
+@pytest.mark.parametrize(
+    "glob",
+    [
+        *("a" * 5000, "{a,b}" * 9, "{" * 17 + "a" + "}" * 17, "[!a]" * 9),
+        *(
+            "a{**/b,c}" * 6,
+            "{a,b}" * 4 + "{**}x",
+            "{" + ",".join(["a" * 800] * 5) + "}" + "{a,b}" * 6,
+        ),
+    ],
+)
+def test_what_would_take_long_to_look_for_is_an_error(glob: str) -> None:
+    with pytest.raises(GlobError):
+        compile_glob(glob)
 
 
 @pytest.mark.parametrize("glob", ["a[", "[]", "[!]", "{a", "{a,{b}", "a}", "[z-a]", "a\\"])
