@@ -24,10 +24,8 @@ class ConfinementProvider(NamedTuple):
     """How to start a program through the provider.
 
     The argument vector is ``argv``, then for each path of the plan the arguments that tell the
-    provider about it (``{path}`` in them is replaced), then ``end``, then the program. For
-    bubblewrap: ``argv = ["/usr/bin/bwrap", "--ro-bind", "/", "/", "--dev", "/dev"]``,
-    ``hidden = ["--tmpfs", "{path}"]``, ``readable = ["--ro-bind", "{path}", "{path}"]``,
-    ``writable = ["--bind", "{path}", "{path}"]`` and ``end = ["--"]``.
+    provider about it (``{path}`` in them is replaced), then ``end``, then the program. The page on
+    configuration shows it for bubblewrap, and a test runs what it shows.
     """
 
     argv: tuple[str, ...]
