@@ -1,4 +1,4 @@
-"""A session in a real worktree of Git stays in that checkout and never falls back to the main tree."""
+"""A session in a worktree of Git stays in that checkout and never falls back to the main tree."""
 
 from __future__ import annotations
 
