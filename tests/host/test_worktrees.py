@@ -133,6 +133,8 @@ async def test_a_commit_needs_the_repository_of_the_main_tree_as_a_writable_root
                 await session.git("add", "a.txt")
         async with open_checkout(writable_roots=[trees.main / ".git"]) as session:
             assert (await session.run(commit)).exit_code == 0
+            with pytest.raises(Refused, match="protected"):
+                await session.write_file(str(trees.main / ".git" / "hooks" / "pre-push"), "")
             await session.write_file("new.txt", "new\n")
             await session.git("add", "new.txt")
             await session.git("commit", "-m", "Third")

@@ -229,6 +229,23 @@ def test_a_folder_may_be_added_by_the_user(ground: Ground) -> None:
     assert ground.root.folders == (str(ground.path), str(ground.extra), str(ground.outside))
 
 
+@pytest.mark.parametrize("granted", [".git", ".git/worktrees/work"])
+def test_a_granted_repository_is_protected_from_the_file_tools_all_the_same(
+    tmp_path: Path, granted: str
+) -> None:
+    workspace, repository = tmp_path / "work", tmp_path / "main" / granted
+    for made in (workspace, repository):
+        made.mkdir(parents=True)
+        (made / "config").touch()
+    root = WorkspaceRoot.open(workspace, (repository,))
+    assert root.is_protected(str(repository / "config"))
+    assert not root.is_protected("config")
+    with pytest.raises(Refused) as refused:
+        root.open_target(str(repository / "config"), STANDARD)
+    assert refused.value.reason == "protected_path"
+    root.close()
+
+
 def test_a_folder_that_cannot_be_used_is_a_configuration_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     for name in ("missing", "file"):

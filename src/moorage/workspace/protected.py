@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+_REPOSITORY_STATE = frozenset({".git", ".hg", ".svn"})
 _NAMES = frozenset(
     {
-        *(".git", ".hg", ".svn", ".moorage", ".moorage-state", ".moorage-home"),
+        *_REPOSITORY_STATE,
+        *(".moorage", ".moorage-state", ".moorage-home"),
         *(".env", ".envrc", ".netrc", "_netrc", ".npmrc", ".pypirc", ".pgpass"),
         *("id_rsa", "id_dsa", "id_ecdsa", "id_ed25519", "id_ecdsa_sk", "id_ed25519_sk"),
     }
@@ -46,6 +48,11 @@ def is_protected_name(path: str) -> bool:
         if word in path:
             return not path.endswith(_SOURCE_ENDINGS)
     return False
+
+
+def is_repository_state(folder: str) -> bool:
+    """Return whether a folder is a repository's inner state, or lies in one."""
+    return not _REPOSITORY_STATE.isdisjoint(folder.lower().split("/"))
 
 
 def _is_protected_component(name: str) -> bool:

@@ -26,7 +26,7 @@ from moorage.workspace.opening.location import (
 from moorage.workspace.opening.scopes import Place, Scope, hold, open_regular, open_target, refresh
 from moorage.workspace.opening.turns import FileTurns
 from moorage.workspace.paths import absolute_form, beneath, climbs
-from moorage.workspace.protected import is_protected_name
+from moorage.workspace.protected import is_protected_name, is_repository_state
 
 Opened = TypeVar("Opened")
 
@@ -108,7 +108,7 @@ class WorkspaceRoot:
         for scope in self._scopes:
             relative = beneath(scope.path, absolute)
             if relative is not None:
-                return is_protected_name(relative)
+                return self._is_protected(scope, relative, absolute)
         return is_protected_name(absolute)
 
     def resolve(self, path: str, mode: PermissionMode, *, to_write: bool = False) -> Location:
@@ -207,7 +207,7 @@ class WorkspaceRoot:
         location = Location(
             _showable(relative if is_main else absolute),
             absolute,
-            is_protected_name(absolute if scope is self._everywhere else relative),
+            self._is_protected(scope, relative, absolute),
         )
         return Place(scope, relative, location)
 
@@ -220,6 +220,13 @@ class WorkspaceRoot:
         if self._everywhere is None:
             self._everywhere = hold("/", is_writable=True)
         return self._everywhere
+
+    def _is_protected(self, scope: Scope, relative: str, absolute: str) -> bool:
+        if scope is self._everywhere:
+            return is_protected_name(absolute)
+        # The user may grant the repository of a worktree, for commands; it stays what it is.
+        is_granted_state = scope is not self._scopes[0] and is_repository_state(scope.path)
+        return is_granted_state or is_protected_name(relative)
 
     def _is_hidden(self, absolute: str, *, to_write: bool) -> bool:
         for folder in self._hidden:
