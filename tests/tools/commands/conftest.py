@@ -60,6 +60,14 @@ class CommandDesk:
     def use(self, limits: BashLimits) -> None:
         self.catalogue = Catalogue.of([Bash(limits)], highest=PermissionMode.UNCONFINED)
 
+    def program(self, name: str, script: str) -> None:
+        """Put a program on the path of the commands."""
+        folder = self.outside / "bin"
+        folder.mkdir(exist_ok=True)
+        (folder / name).write_text(script)
+        (folder / name).chmod(0o755)
+        self.variables["PATH"] = f"{folder}:{os.environ['PATH']}"
+
     def _base(self, plan: Plan) -> dict[str, str]:
         folder = str(self.temporary)
         return prepared(self.variables, mode=plan.mode, temporary=folder, cache=folder)

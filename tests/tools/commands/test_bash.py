@@ -6,10 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from moorage.confine.nursery import start_nursery
-from moorage.errors import ConfinementUnavailable, InvalidArguments, Refused
+from moorage.errors import InvalidArguments, Refused
 from moorage.policy.permission import PermissionMode
-from moorage.process.supervisor import Supervisor
 from moorage.tools import bash
 from moorage.tools.bash import Bash, BashLimits
 from moorage.tools.views import ViewLimits
@@ -25,15 +23,6 @@ i=0; while [ $i -lt "${LINES_OF_NOISE:-0}" ]; do echo "noise number $i"; i=$((i+
 printf 'FAIL\\texample.org/sum\\t0.01s\\n'
 exit 1
 """
-
-
-def program(desk, name: str, script: str) -> None:
-    """Put a program on the path of the commands."""
-    folder = desk.outside / "bin"
-    folder.mkdir(exist_ok=True)
-    (folder / name).write_text(script)
-    (folder / name).chmod(0o755)
-    desk.variables["PATH"] = f"{folder}:{os.environ['PATH']}"
 
 
 def content(path: str) -> bytes:
@@ -337,7 +326,7 @@ async def test_commands_have_a_private_temporary_folder(desk) -> None:
 
 
 async def test_a_failing_check_with_short_output_shows_no_summary(desk) -> None:
-    program(desk, "go", FAILING_GO)
+    desk.program("go", FAILING_GO)
     text, envelope = await desk.bash("go test ./...", scope="targeted")
     assert "Failure summary" not in text
     verification = envelope["verification"]
@@ -357,14 +346,14 @@ async def test_a_failing_check_with_short_output_shows_no_summary(desk) -> None:
 
 
 async def test_a_failing_check_with_cut_output_shows_its_summary(desk) -> None:
-    program(desk, "go", FAILING_GO)
+    desk.program("go", FAILING_GO)
     text, _ = await desk.bash("LINES_OF_NOISE=5000 go test ./...")
     assert "Exit code 1\nFailure summary:\nFailing: TestSum, example.org/sum\n" in text
     assert text.endswith("sum_test.go:12: sum_test.go:12: expected 4, got 5")
 
 
 async def test_repeating_a_failing_check_is_counted_and_never_blocked(desk) -> None:
-    program(desk, "go", FAILING_GO)
+    desk.program("go", FAILING_GO)
     counts = []
     for _ in range(3):
         _, envelope = await desk.bash("go test ./...")
@@ -373,7 +362,7 @@ async def test_repeating_a_failing_check_is_counted_and_never_blocked(desk) -> N
 
 
 async def test_a_passing_check_says_so_and_has_no_summary(desk) -> None:
-    program(desk, "go", "#!/bin/sh\necho ok\n")
+    desk.program("go", "#!/bin/sh\necho ok\n")
     text, envelope = await desk.bash("go vet ./...")
     assert text == "ok"
     assert envelope["verification"]["passed"]
@@ -403,88 +392,12 @@ async def test_a_check_through_npx_finds_the_copy_of_the_workspace(desk) -> None
 
 
 async def test_a_check_through_npx_without_a_local_copy_does_not_run(desk) -> None:
-    program(desk, "npx", "#!/bin/sh\ntouch ran\n")
+    desk.program("npx", "#!/bin/sh\ntouch ran\n")
     result = await desk.call(command="npx vitest")
     assert result.is_error
     assert result.structured_content["error_kind"] == "local_test_runner_missing"
     assert "nothing ran" in result.text
     assert not (desk.path / "ran").exists()
-
-
-# Permission modes and confinement.
-
-
-async def test_a_write_outside_is_denied_and_the_user_is_told_both_ways(desk) -> None:
-    text, envelope = await desk.bash(f"echo x > {desk.outside}/x")
-    assert envelope["sandbox"]["denied"]
-    assert (envelope["sandbox"]["mode"], envelope["sandbox"]["enforcement"]) == ("standard", "full")
-    assert "path_sockets" in envelope["sandbox"]["not_enforced"]
-    assert "--writable DIR" in text
-    assert "writable_roots" in text
-    assert "change the session's mode" in text
-    assert list(desk.outside.iterdir()) == []
-
-
-async def test_what_is_allowed_is_not_called_denied(desk) -> None:
-    text, envelope = await desk.bash("echo x > file && cat file")
-    assert text == "x"
-    assert not envelope["sandbox"]["denied"]
-    _, envelope = await desk.bash("exit 1")
-    assert not envelope["sandbox"]["denied"]
-
-
-async def test_a_script_without_the_right_to_execute_is_not_called_denied(desk) -> None:
-    (desk.path / "noexec.sh").write_text("echo ran\n")
-    text, envelope = await desk.bash("./noexec.sh")
-    assert (envelope["exit_code"], envelope["sandbox"]["denied"]) == (126, False)
-    assert "Permission denied" in text
-    assert "confinement" not in text
-
-
-@pytest.mark.parametrize("abi", [0, 2])
-async def test_a_kernel_that_cannot_confine_refuses_and_runs_nothing(desk, abi: int) -> None:
-    nursery = start_nursery()
-    try:
-        async with Supervisor(nursery, base_variables=desk._base, found_abi=abi) as supervisor:
-            desk.supervisor = supervisor
-            for mode in (PermissionMode.STANDARD, PermissionMode.READ_ONLY):
-                with pytest.raises(ConfinementUnavailable):
-                    await desk.call(command="echo ran", mode=mode)
-    finally:
-        nursery.close()
-
-
-@pytest.mark.parametrize("command", ["touch ran", "ls > ran", "pytest", "git commit -m x", "env"])
-async def test_read_only_refuses_a_command_that_may_write_before_it_starts(
-    desk, command: str
-) -> None:
-    with pytest.raises(Refused, match="read_only") as refusal:
-        await desk.call(command=command, mode=PermissionMode.READ_ONLY)
-    assert refusal.value.reason == "boundary_denied"
-    assert "change the session's mode" in str(refusal.value)
-    assert not (desk.path / "ran").exists()
-
-
-async def test_read_only_reads(desk) -> None:
-    (desk.path / "file").write_text("content\n")
-    text, envelope = await desk.bash("cat file", mode=PermissionMode.READ_ONLY)
-    assert text == "content"
-    assert envelope["sandbox"]["mode"] == "read_only"
-
-
-async def test_read_only_writes_nothing_even_when_a_reading_command_tries(desk) -> None:
-    program(desk, "cat", "#!/bin/sh\necho x > ran\n")
-    text, envelope = await desk.bash("cat file", mode=PermissionMode.READ_ONLY)
-    assert envelope["sandbox"]["denied"]
-    assert "read_only" in text
-    assert not (desk.path / "ran").exists()
-
-
-async def test_unconfined_writes_anywhere_and_has_no_sandbox(desk) -> None:
-    command = f"echo x > {desk.outside}/x && cat {desk.outside}/x"
-    text, envelope = await desk.bash(command, mode=PermissionMode.UNCONFINED)
-    assert text == "x"
-    assert "sandbox" not in envelope
 
 
 # Secrets.
