@@ -81,7 +81,8 @@ class Desk:
 
     async def commands_prepared(self) -> None:
         """Return when commands can start with the login environment."""
-        await self._are_commands_prepared.wait()
+        if not self._are_commands_prepared.is_set():
+            await self._are_commands_prepared.wait()
 
     def _context(self, actor: str, mode: PermissionMode, *, git_attribution: bool) -> ToolContext:
         """Return what the tools of one actor use in one mode."""

@@ -149,8 +149,13 @@ class WorkspaceRoot:
             OSError: it is missing, is no folder, or the system refuses.
         """
 
+        flags = os.O_RDONLY | os.O_DIRECTORY
+        if path == ".":  # every command that names no folder: nothing there needs resolving
+            main = self._scopes[0]
+            refresh(main)
+            return open_beneath(main.fd, ".", flags), Location(".", self.path, False)
+
         def attempt(place: Place) -> tuple[int, Location]:
-            flags = os.O_RDONLY | os.O_DIRECTORY
             return open_beneath(place.scope.fd, place.relative, flags), place.location
 
         return self._attempt(path, mode, attempt)

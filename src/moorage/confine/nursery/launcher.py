@@ -130,6 +130,7 @@ class Launcher:
         self._null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         self._base: dict[bytes, bytes] = {}
         self._endings: list[Ending] = []
+        self._programs: dict[tuple[bytes, bytes], bytes] = {}
         self._unsent: deque[Message] = deque()
         self._is_connected = True
         self._is_waiting_to_send = False
@@ -229,7 +230,7 @@ class Launcher:
         os.chdir(more[0] if has_cwd else cwd or b"/")
         stdin = more[-1] if has_stdin else self._null
         return os.posix_spawn(
-            _find_program(argv[0], variables.get(b"PATH", os.defpath.encode())),
+            self._find(argv[0], variables.get(b"PATH", os.defpath.encode())),
             argv,
             variables,
             file_actions=[
@@ -241,6 +242,13 @@ class Launcher:
             setsigmask=(),
             setsigdef=_RESET_SIGNALS,
         )
+
+    def _find(self, name: bytes, path: bytes) -> bytes:
+        """Return where a program lies; it is looked up again when it is no longer there."""
+        found = self._programs.get((name, path), b"")
+        if not (found and os.access(found, os.X_OK)):
+            found = self._programs[name, path] = _find_program(name, path)
+        return found
 
     # Ending.
 
