@@ -148,7 +148,6 @@ class WorkspaceRoot:
             Refused: the path leads outside.
             OSError: it is missing, is no folder, or the system refuses.
         """
-
         flags = os.O_RDONLY | os.O_DIRECTORY
         if path == ".":  # every command that names no folder: nothing there needs resolving
             main = self._scopes[0]
