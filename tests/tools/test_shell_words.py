@@ -52,6 +52,26 @@ def test_operators_are_kept_in_order() -> None:
     assert line.operators == ("&&", "||", ";", "|", "&")
 
 
+@pytest.mark.parametrize(
+    ("word", "is_literal"),
+    [
+        *[("{a,b}", False), ("{1..3}", False), ("{a{b},c}", False), ("x{a,", False)],
+        *[("{a}", True), ("a,b", True), ("}a,b{", True), ("HEAD@{1}", True), ("'{a,b}'", True)],
+    ],
+)
+def test_braces_with_a_choice_or_a_range_are_expanded(word: str, is_literal: bool) -> None:
+    line = split(f"echo {word}")
+    assert line is not None
+    assert line.commands[0][1].is_literal is is_literal
+
+
+@pytest.mark.timeout(5)  # looked at once for each brace, this would take minutes
+def test_many_open_braces_are_looked_at_once() -> None:
+    line = split("echo " + "{" * 130_000)
+    assert line is not None
+    assert line.is_plain
+
+
 @given(st.text(alphabet="ab '\"\\|&;<>$`()\n", max_size=40))
 def test_no_text_makes_it_fail(command: str) -> None:
     line = split(command)

@@ -24,7 +24,7 @@ _GRAMMAR = (
 _PIECE = r"(?s)'([^']*)'|\"((?:[^\"\\]|\\.)*)\"|\\(.)|([^'\"\\]+)"
 _ESCAPED_IN_QUOTES = r"\\([\"\\$`])"
 # What a shell would expand, outside quotes and inside double ones.
-_EXPANDED = r"[$*?\[\]]|\{[^}]*(?:,|\.\.)|^[~#!]|[=:]~"
+_EXPANDED = r"[$*?\[\]]|^[~#!]|[=:]~"
 _EXPANDED_IN_QUOTES = r"(?<!\\)\$"
 
 
@@ -100,7 +100,7 @@ def _plain_words(command: str) -> tuple[ShellWord, ...]:
 
 def _word(written: str, start: int, end: int) -> ShellWord:
     if not any(mark in written for mark in "'\"\\"):
-        return ShellWord(written, start, end, re.search(_EXPANDED, written) is None)
+        return ShellWord(written, start, end, not _is_expanded(written))
     parts: list[str] = []
     is_literal = True
     for piece in re.finditer(_PIECE, written):
@@ -110,10 +110,19 @@ def _word(written: str, start: int, end: int) -> ShellWord:
             is_literal = is_literal and re.search(_EXPANDED_IN_QUOTES, double) is None
         elif plain is not None:
             parts.append(plain)
-            is_literal = is_literal and re.search(_EXPANDED, plain) is None
+            is_literal = is_literal and not _is_expanded(plain)
         else:
             parts.append(single if single is not None else escaped)
     return ShellWord("".join(parts), start, end, is_literal)
+
+
+def _is_expanded(text: str) -> bool:
+    """Return whether a shell may expand text that stands outside quotes."""
+    if re.search(_EXPANDED, text) is not None:
+        return True
+    # Where an opened brace is closed depends on those in it, so all that follows counts.
+    opened = text.partition("{")[2]
+    return "," in opened or ".." in opened
 
 
 def is_assignment(word: str) -> bool:
