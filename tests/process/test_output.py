@@ -93,6 +93,12 @@ def test_a_state_that_ends_with_a_carriage_return_still_shows() -> None:
     assert clean("\r\r").text == ""
 
 
+@pytest.mark.timeout(5)  # looked at once for each of them, this would take minutes
+@pytest.mark.parametrize("start", ["\r" * 500_000 + "x", "\r\r\rx" * 100_000, "\x1b]" * 200_000])
+def test_what_is_cleaned_is_looked_at_once(start: str) -> None:
+    assert clean(f"{start}\nend").text.endswith("end")
+
+
 def test_an_unfinished_escape_hides_nothing_that_follows() -> None:
     assert clean("\x1b]0;never ended\nvisible").text == "0;never ended\nvisible"
     assert "visible" in clean("\x1bPnever ended\nvisible").text

@@ -26,7 +26,7 @@ _ESCAPES = (
     r"|[\x1b\x80-\x9f]"
 )
 _STRAY_CONTROLS = r"[\x00-\x07\x0b\x0c\x0e-\x1f\x7f]"
-_LINE_ENDS = r"\r+\n"
+_LINE_ENDS = r"(?<!\r)\r++\n"
 
 
 class Excerpt(msgspec.Struct, frozen=True, kw_only=True):
