@@ -64,6 +64,13 @@ def test_places_are_found_in_every_spelling(line: str, place: tuple[str, int, in
     assert (found["path"], found["line"], found["column"]) == place
 
 
+@pytest.mark.timeout(5)  # looked at from every character of it, this would take much longer
+@pytest.mark.parametrize("noise", ["a." * 500_000, "a" * 1_000_000, "error" * 200_000])
+def test_noise_is_looked_at_once(noise: str) -> None:
+    found = summarise(f"{noise}\nsrc/a.py:3: broken\n")
+    assert [place["path"] for place in found["locations"]] == ["src/a.py"]
+
+
 def test_every_list_has_at_most_eight_items_and_texts_are_short() -> None:
     text = "".join(
         f"FAILED tests/t{number}.py::test_x\nt{number}.py:{number + 1}: error {'y' * 500}\n"

@@ -25,7 +25,7 @@ _INDICATORS = re.compile(
     re.MULTILINE | re.IGNORECASE,
 )
 _LOCATIONS = re.compile(
-    r"(?P<path>[\w@./+-]{1,200}\.[A-Za-z]\w{0,4})"
+    r"(?<![\w@./+-])(?P<path>[\w@./+-]{1,200}\.[A-Za-z]\w{0,4})"
     r"(?::(?P<line>\d{1,7})(?::(?P<column>\d{1,5}))?|\((?P<ts_line>\d{1,7}),(?P<ts_column>\d{1,5})\))"
     r"|File \"(?P<py_path>[^\"\n]{1,200})\", line (?P<py_line>\d{1,7})"
 )
