@@ -250,3 +250,11 @@ async def test_what_waits_in_a_pipe_can_be_dropped() -> None:
     assert reader.is_at_end
     assert await reader.read() == b""
     reader.close()
+
+
+@pytest.mark.timeout(5)  # a writer that is as fast as the reader gives it no end
+def test_no_more_is_dropped_at_a_time_than_a_pipe_holds() -> None:
+    reader = PipeReader(os.open("/dev/zero", os.O_RDONLY))
+    assert not reader.drop_waiting()
+    assert not reader.is_at_end
+    reader.close()

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
+
 import anyio
 import pytest
 
+from moorage.process import reading
+from moorage.process.child import LARGEST_PIPE_BYTES, PipeReader
 from moorage.process.reading import ReadingLimits, read_program
 from moorage.process.spec import ProgramSpec
 from moorage.process.supervisor import Supervisor
@@ -94,3 +98,13 @@ async def test_a_signal_is_told(supervisor: Supervisor, place) -> None:
     with anyio.fail_after(5):
         end = await read_program(supervisor, shell(place, "kill -9 $$"), Taken())
     assert (end.status.exit_code, end.status.signal) == (None, 9)
+
+
+@pytest.mark.timeout(5)  # what the program left behind writes as fast as we read, and for ever
+async def test_no_more_is_taken_after_the_end_than_a_pipe_holds() -> None:
+    taken = Taken()
+    waiting = reading._Reading(taken, ReadingLimits())
+    reader = PipeReader(os.open("/dev/zero", os.O_RDONLY))
+    await waiting.take_waiting(reader, waiting.hand_on)
+    assert len(taken.data) == LARGEST_PIPE_BYTES
+    reader.close()

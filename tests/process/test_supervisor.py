@@ -13,6 +13,7 @@ from moorage.errors import (
     ProvisionError,
     ShutdownIncomplete,
 )
+from moorage.process.child import PipeReader
 from moorage.process.spec import ExitStatus, ProgramSpec
 from moorage.process.supervisor import Supervisor
 
@@ -352,3 +353,14 @@ async def test_a_supervisor_says_what_survived(nursery) -> None:
         with pytest.raises(ShutdownIncomplete, match="2 processes survived"):
             await supervisor.aclose()
         supervisor._all_launchers.clear()
+
+
+@pytest.mark.timeout(5)  # several writers give the drain no pause of its own
+async def test_a_pipe_that_is_never_empty_leaves_others_their_turn(supervisor: Supervisor) -> None:
+    reader = PipeReader(os.open("/dev/zero", os.O_RDONLY))
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(supervisor._drain, reader)
+        for _ in range(10):
+            await anyio.lowlevel.checkpoint()
+        tasks.cancel_scope.cancel()
+    assert reader.fd < 0

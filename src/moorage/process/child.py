@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 READ_BYTES = 256 * 1024
 """Four times what a pipe holds by default, so that one read empties it."""
 
+LARGEST_PIPE_BYTES = 1024 * 1024
+"""What a pipe holds at most. No more is taken at a time of what waits in one: what comes meanwhile may
+come as fast as it is taken, and for ever."""
+
 
 class PipeReader:
     """The reading end of one output pipe."""
@@ -47,12 +51,15 @@ class PipeReader:
 
     def drop_waiting(self, max_bytes: int = READ_BYTES) -> bool:
         """Drop what is waiting; return whether the end was reached."""
+        dropped = 0
         try:
-            while not self.is_at_end:
-                self.is_at_end = not os.read(self.fd, max_bytes)
+            while not self.is_at_end and dropped < LARGEST_PIPE_BYTES:
+                data = os.read(self.fd, max_bytes)
+                dropped += len(data)
+                self.is_at_end = not data
         except BlockingIOError:
             return False
-        return True
+        return self.is_at_end
 
     def close(self) -> None:
         """Close this end; closing twice is fine, and whoever still reads is told."""

@@ -14,6 +14,7 @@ import anyio
 import msgspec
 from anyio.lowlevel import checkpoint
 
+from moorage.process.child import LARGEST_PIPE_BYTES
 from moorage.process.spec import ExitStatus
 
 if TYPE_CHECKING:
@@ -123,12 +124,14 @@ class _Reading:
                 await checkpoint()
 
     async def take_waiting(self, reader: PipeReader, give: _Give) -> None:
-        """Take what the ended program left in the pipe."""
-        while not (self.is_stopped or reader.is_at_end):
+        """Take what the ended program left in the pipe; others may still write to it."""
+        taken = 0
+        while not (self.is_stopped or reader.is_at_end) and taken < LARGEST_PIPE_BYTES:
             try:
                 chunk = os.read(reader.fd, self._limits.read_bytes)
             except BlockingIOError:
                 return
             if not chunk:
                 return
+            taken += len(chunk)
             await give(chunk)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Self
 
 import anyio
 import msgspec
+from anyio.lowlevel import checkpoint
 
 from moorage.confine.nursery import FIRST_CALL
 from moorage.confine.plan import Plan, check
@@ -232,7 +233,8 @@ class Supervisor:
             self._drains.add(scope)
             try:
                 while await reader.read(self._limits.drain_bytes):
-                    pass
+                    # Several writers keep a pipe full, and others want their turn.
+                    await checkpoint()
             finally:
                 self._drains.discard(scope)
                 reader.close()
