@@ -15,6 +15,7 @@ from typing import Any, Self, TypeVar
 import anyio
 import msgspec
 from anyio.abc import TaskGroup, TaskStatus
+from anyio.lowlevel import checkpoint
 
 from moorage.connection.callbacks import Callbacks, ToolCallHandler
 from moorage.errors import (
@@ -297,6 +298,8 @@ class HostConnection:
                         self._stop(text, needs_diagnosis=True)
                     case _:
                         self._take(event)
+            # Whoever was woken goes on first; getting ready to read again is not urgent.
+            await checkpoint()
 
     def _take(self, event: ToolCallArrived | FrameReady | ProcessEventArrived) -> None:
         tasks = self._tasks

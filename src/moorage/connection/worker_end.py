@@ -14,6 +14,7 @@ from typing import Any
 import anyio
 import msgspec
 from anyio.abc import TaskGroup
+from anyio.lowlevel import checkpoint
 
 from moorage.connection.in_flight import InFlight
 from moorage.connection.provider import Handler, Provider
@@ -165,6 +166,8 @@ class _WorkerConnection:
                         self._handlers.start_soon(self._send_aside, frame)
                     case _:
                         self._take(event)
+            # The handler goes on first; getting ready to read again is not urgent.
+            await checkpoint()
 
     def _take(
         self, event: RequestArrived | CancelArrived | CallbackArrived | InitializeArrived

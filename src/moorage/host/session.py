@@ -6,15 +6,14 @@ import os
 import secrets
 import shlex
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-import anyio
 import msgspec
-from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from anyio.streams.memory import MemoryObjectReceiveStream
 
 from moorage.backends.backend import Placement
 from moorage.errors import (
@@ -26,12 +25,12 @@ from moorage.errors import (
 )
 from moorage.host import artifacts, byte_exchange
 from moorage.host.environments import Environment
+from moorage.host.events import EventFeed
 from moorage.host.record import CallLog, hash_of, record_of
 from moorage.host.results import (
     Artifact,
     CommandResult,
     FileChange,
-    FileChanged,
     FileText,
     SessionEvent,
     command_result,
@@ -43,9 +42,6 @@ from moorage.policy.decide import check_call
 from moorage.policy.permission import PermissionMode
 from moorage.protocol.tool_calls import ExecuteRequest, ToolCall, ToolResult
 from moorage.protocol.workspace_tools import WORKSPACE_TOOLS, OverwritePolicy, ToolSpec
-
-EVENT_BUFFER = 1024
-"""Events that a slow reader may lag behind; beyond, events are left out and the sequence jumps."""
 
 Regrant = Callable[
     [Selection, str | None, Sequence[str | os.PathLike[str]]], tuple[Selection, Placement]
@@ -83,8 +79,7 @@ class Session:
         self._regrant = regrant
         self._opening = secrets.token_hex(4)
         self._calls = 0
-        self._events = 0
-        self._readers: set[MemoryObjectSendStream[SessionEvent]] = set()
+        self._events = EventFeed()
 
     @property
     def id(self) -> str:
@@ -272,7 +267,7 @@ class Session:
 
         await self._recorded(write, name="write_bytes", call_id=self._next_id(), actor=self.id)
         digest = f"sha256:{sha256(data).hexdigest()}"
-        self._announce(FileChange(action="overwrite", path=path, new_sha256=digest))
+        self._events.announce(FileChange(action="overwrite", path=path, new_sha256=digest))
 
     async def grant(
         self, *, mode: str | None = None, writable_roots: Sequence[str | os.PathLike[str]] = ()
@@ -288,16 +283,9 @@ class Session:
         self._selection, placement = self._regrant(self._selection, mode, writable_roots)
         await self._environment.replace(placement)
 
-    @asynccontextmanager
-    async def events(self) -> AsyncIterator[MemoryObjectReceiveStream[SessionEvent]]:
+    def events(self) -> AbstractAsyncContextManager[MemoryObjectReceiveStream[SessionEvent]]:
         """Open a stream of the session's events, from now on."""
-        sender, receiver = anyio.create_memory_object_stream[SessionEvent](EVENT_BUFFER)
-        self._readers.add(sender)
-        try:
-            with sender, receiver:
-                yield receiver
-        finally:
-            self._readers.discard(sender)
+        return self._events.open()
 
     def _next_id(self) -> str:
         """Return an id that no other call of the record has, nor one of a later opening."""
@@ -358,16 +346,7 @@ class Session:
     def _publish(self, result: ToolResult) -> None:
         change = file_change(result.structured_content or {})
         if change is not None and not result.is_error:
-            self._announce(change)
-
-    def _announce(self, change: FileChange) -> None:
-        self._events += 1
-        event = FileChanged(sequence=self._events, change=change)
-        for reader in self._readers:
-            try:
-                reader.send_nowait(event)
-            except anyio.WouldBlock:
-                continue
+            self._events.announce(change)
 
 
 def _bytes_result(action: str, path: str, size: int) -> ToolResult:

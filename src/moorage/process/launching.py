@@ -8,6 +8,7 @@ import signal
 from typing import TYPE_CHECKING
 
 import anyio
+from anyio.lowlevel import checkpoint
 
 from moorage.confine import landlock
 from moorage.confine.nursery import ALL_GONE, tree
@@ -90,6 +91,8 @@ class LauncherEnd:
             with self._running:
                 while (message := await self._next()) is not None:
                     self._hand_over(message)
+                    # Whoever was woken goes on first; the next message is not urgent.
+                    await checkpoint()
                 self._is_lost = True
                 await self._await_tombstone()
         finally:
