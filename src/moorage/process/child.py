@@ -17,8 +17,10 @@ READ_BYTES = 256 * 1024
 """Four times what a pipe holds by default, so that one read empties it."""
 
 LARGEST_PIPE_BYTES = 1024 * 1024
-"""What a pipe holds at most. No more is taken at a time of what waits in one: what comes meanwhile may
-come as fast as it is taken, and for ever."""
+"""What a pipe holds at most, and so what is taken at a time of what waits in one.
+
+More may come as fast as it is taken, and for ever.
+"""
 
 
 class PipeReader:
