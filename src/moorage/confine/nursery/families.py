@@ -29,8 +29,6 @@ class Sight(NamedTuple):
     marker_of: Callable[[int], bytes] = tree.marker_of
     send_signal: Callable[[Process, int], bool] = tree.send_signal
     children_of: Callable[[int], set[int]] = tree.children_of
-    kill_all: Callable[[], bool] = tree.kill_nobody
-    """Kills all that the launcher may signal at one blow; returns whether there was anybody."""
     now: Callable[[], float] = time.monotonic
 
 
@@ -94,34 +92,30 @@ class Families:
         """Return the process table, looked at again while it misses children of the launcher.
 
         It is not read at one instant: a process that forks and ends meanwhile can be seen neither
-        itself nor by its child. But then the child has already come to the launcher. One that every
-        look misses stands in the table all the same, or nobody would know that something lives.
+        itself nor by its child. But then the child has already come to the launcher.
         """
         for _ in range(MOST_LOOKS):
             table = self.sight.snapshot()
-            missed = self.sight.children_of(self._top) - table.keys()
-            if not missed:
+            if self.sight.children_of(self._top) <= table.keys():
                 break
-        return table | {pid: tree.unseen(pid, self._top) for pid in missed}
+        return table
 
     def _owner(self, top: Process) -> int:
         """Return the call that a child of the launcher belongs to.
 
         A program is known by its pid. An orphan that came here is known by its marker, else by the
-        group or session it kept. One that shed all of these belongs to the newest call, that of a
-        running program first: so it cannot outlive the time of the command that left it. The marker
-        is the orphan's own word, and counts only where it names a call that there is.
+        group or session it kept; one that shed all of these belongs to the only call there is.
         """
         call = self._running.get(top.pid) or self._owners.get((top.pid, top.started))
         if call is not None:
             return call
         nonce, _, number = self.sight.marker_of(top.pid).rpartition(b".")
-        if nonce == self._nonce and number.isdigit() and int(number) in self._calls:
+        if nonce == self._nonce and number.isdigit():
             return int(number)
         for call, pid in self._calls.items():
             if pid in {top.group, top.session}:
                 return call
-        return max(self._running.values(), default=max(self._calls, default=EVERYONE))
+        return next(iter(self._calls)) if len(self._calls) == 1 else EVERYONE
 
 
 class Ending:
@@ -137,13 +131,10 @@ class Ending:
 
     def is_over(self, members: list[Process], sight: Sight) -> bool:
         """Signal what is left, as the clock says; return whether it ended or time is up."""
-        now = sight.now()
-        self._is_killing = self._is_killing or now >= self._kill_at
-        # Who forks and ends again and again can hide from every look, but not from this.
-        if self.call == EVERYONE and (self._is_killing or not members) and sight.kill_all():
-            return now >= self._give_up_at
         if not members:
             return True
+        now = sight.now()
+        self._is_killing = self._is_killing or now >= self._kill_at
         for process in members:
             if self._is_killing:
                 sight.send_signal(process, signal.SIGKILL)

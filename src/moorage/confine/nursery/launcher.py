@@ -14,11 +14,10 @@ from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
 from moorage.confine import hardening, landlock
-from moorage.confine.nursery import tree
-from moorage.confine.nursery.families import EVERYONE, Ending, Families, Sight, of_call
+from moorage.confine.nursery.families import EVERYONE, Ending, Families, of_call
 from moorage.confine.nursery.messages import Kind, Message
 from moorage.confine.nursery.tree import MARKER
-from moorage.confine.plan import SCOPE_SIGNAL, handled_scopes, parse_mounts, rules
+from moorage.confine.plan import parse_mounts, rules
 from moorage.errors import ExecutionError
 
 if TYPE_CHECKING:
@@ -32,9 +31,6 @@ TICK_MS = 10
 
 WAKEUP_BYTES = 4096
 """Any number of wake-ups is taken in one read."""
-
-MOST_REAPED = 256
-"""Children collected in a row: where they end faster than that, other things must go on as well."""
 
 LOST_KILL_SECONDS = 5.0
 """How long to go on killing when nobody waits for an answer."""
@@ -62,17 +58,16 @@ class Reaped(NamedTuple):
 
 
 def reap() -> Reaped:
-    """Collect every child that has ended, at most ``MOST_REAPED``."""
+    """Collect every child that has ended."""
     ended: list[tuple[int, int]] = []
-    while len(ended) < MOST_REAPED:
+    while True:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
         except ChildProcessError:
             return Reaped(ended, has_more=False)
         if pid == 0:
-            break
+            return Reaped(ended, has_more=True)
         ended.append((pid, status))
-    return Reaped(ended, has_more=True)
 
 
 def confine(plan: Plan, found_abi: int) -> Message:
@@ -93,19 +88,6 @@ def confine(plan: Plan, found_abi: int) -> Message:
         return _unavailable(f"The kernel refused to confine commands: {error}. Nothing ran.", "")
     numbers = [number for identity in identities for number in identity]
     return Message(Kind.READY, numbers=(os.getpid(), *numbers))
-
-
-def sight_of(plan: Plan, found_abi: int) -> Sight:
-    """Return how a launcher that has confined itself reaches what it started.
-
-    Everybody at one blow only where the kernel surely keeps its signals inside.
-    """
-    if plan.mode.is_restricted and handled_scopes(found_abi) & SCOPE_SIGNAL:
-        try:
-            os.kill(os.getppid(), 0)
-        except PermissionError:  # the nursery, of the same user, and yet out of reach
-            return Sight(kill_all=tree.kill_all)
-    return Sight()
 
 
 def _mounts() -> tuple[Mount, ...]:
@@ -152,7 +134,6 @@ class Launcher:
         self._unsent: deque[Message] = deque()
         self._is_connected = True
         self._is_waiting_to_send = False
-        self._is_behind = False
         self._is_over = False
 
     def run(self) -> None:
@@ -173,11 +154,9 @@ class Launcher:
             self._flush(poll)
         if self._is_over and not self._unsent:
             return
-        patience = 0 if self._is_behind else TICK_MS if self._endings else None
-        ready = {fd for fd, _ in poll.poll(patience)}
+        ready = {fd for fd, _ in poll.poll(TICK_MS if self._endings else None)}
         if self._wakeup in ready:
             os.read(self._wakeup, WAKEUP_BYTES)
-        if self._wakeup in ready or self._is_behind:
             self._collect()
         if self._is_connected and self._lifeline in ready:
             self._lose(poll)
@@ -275,7 +254,6 @@ class Launcher:
 
     def _collect(self) -> None:
         ended, has_more = self._reaper()
-        self._is_behind = len(ended) >= MOST_REAPED
         finished = [
             (call, status)
             for pid, status in ended

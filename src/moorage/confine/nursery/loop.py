@@ -12,20 +12,13 @@ import os
 import select
 import signal
 from contextlib import suppress
-from itertools import islice
 from typing import TYPE_CHECKING, NoReturn
 
 from moorage.confine import hardening
 from moorage.confine.nursery import tree
 from moorage.confine.nursery.channel import Channel
 from moorage.confine.nursery.families import Families, Sight
-from moorage.confine.nursery.launcher import (
-    MOST_REAPED,
-    WAKEUP_BYTES,
-    Launcher,
-    confine,
-    sight_of,
-)
+from moorage.confine.nursery.launcher import WAKEUP_BYTES, Launcher, confine
 from moorage.confine.nursery.messages import Kind, Message, plan_from_texts
 
 if TYPE_CHECKING:
@@ -66,15 +59,10 @@ def become_launcher(order: Message, channel: int, lifeline: int) -> NoReturn:
         channel, lifeline = keep_descriptors(channel, lifeline)
         hardening.set_name("moorage-launch")
         wakeup = prepare_signals()
-        (nonce,), *texts = order.texts
-        plan, found_abi = plan_from_texts(tuple(texts)), order.numbers[0]
-        ready = confine(plan, found_abi)
-        sight = sight_of(plan, found_abi) if ready.kind is Kind.READY else Sight()
+        (nonce,), *plan = order.texts
+        ready = confine(plan_from_texts(tuple(plan)), order.numbers[0])
         launcher = Launcher(
-            Channel.of(channel),
-            lifeline=lifeline,
-            wakeup=wakeup,
-            families=Families(nonce, sight=sight),
+            Channel.of(channel), lifeline=lifeline, wakeup=wakeup, families=Families(nonce)
         )
         launcher.tell(ready)
         launcher.run()
@@ -213,7 +201,7 @@ class NurseryLoop:
 
     def _bury(self) -> None:
         """Collect what ended, end what it left behind, and tell by closing its tombstone."""
-        for pid, status in islice(self._reaper(), MOST_REAPED):
+        for pid, status in self._reaper():
             if os.WIFSTOPPED(status):
                 # A command may stop its launcher (kill -STOP -1); the worker must not hang on it.
                 if pid in self._launchers:

@@ -66,11 +66,6 @@ def parse_stat(content: bytes) -> Process:
     )
 
 
-def unseen(pid: int, parent: int) -> Process:
-    """Return a process of which nothing is known but that it lives; no signal reaches it."""
-    return Process(pid, "?", parent, 0, 0, -1)
-
-
 def by_parent(table: Table) -> dict[int, list[Process]]:
     """Return the table as children of each parent."""
     children: dict[int, list[Process]] = {}
@@ -131,23 +126,6 @@ def send_signal(process: Process, number: int) -> bool:
     finally:
         os.close(handle)
     return True
-
-
-def kill_all() -> bool:
-    """Kill everybody that this process may signal; return whether there was anybody.
-
-    The kernel visits all at one instant, so nobody escapes by forking meanwhile.
-    """
-    try:
-        os.kill(-1, signal.SIGKILL)
-    except OSError:
-        return False
-    return True
-
-
-def kill_nobody() -> bool:
-    """Stand in for ``kill_all`` where strangers may be signalled, too."""
-    return False
 
 
 def send_signals(processes: Iterable[Process], number: int) -> None:
