@@ -14,7 +14,6 @@ from moorage.connection.host_end import HostConnection, HostLimits
 from moorage.connection.provider import RequestContext
 from moorage.errors import (
     ConnectionLost,
-    ExecutionError,
     InvalidArguments,
     LocalProtocolViolation,
     OutcomeUnknown,
@@ -26,7 +25,8 @@ from moorage.protocol.binding import BYTES
 from moorage.protocol.files import FileReadReply, FileReadRequest
 from moorage.protocol.machines.host_side import HostWireLimits
 from moorage.protocol.processes import ProcessEvent, ProcessRecord
-from moorage.protocol.tool_calls import ContentPart, ExecuteRequest, ToolCall, ToolResult
+from moorage.protocol.tool_calls import ExecuteRequest, ToolResult
+from moorage.testing.asking import Asking, execute, saying
 from moorage.testing.fakes import FakeProvider, Pair
 from moorage.testing.peers import ScriptedWorker
 from moorage.testing.playbook import BINDING, TOKEN
@@ -34,36 +34,6 @@ from moorage.transports.memory import MemoryTransport, memory_pair
 
 Join = Callable[..., AbstractAsyncContextManager[Pair]]
 Opposite = Callable[..., AbstractAsyncContextManager[Any]]
-
-
-def execute(arguments: str = "{}") -> ExecuteRequest:
-    return ExecuteRequest(call=ToolCall(name="bash", arguments=arguments), actor="agent")
-
-
-def saying(text: str) -> ToolResult:
-    return ToolResult(content=(ContentPart(type="text", text=text),))
-
-
-class Asking:
-    """A request in a task of its own."""
-
-    def __init__(self, host: HostConnection, arguments: str = "{}", **options: Any) -> None:
-        self._host = host
-        self._arguments = arguments
-        self._options = options
-        self.scope = anyio.CancelScope()
-        self.answer: ToolResult | ExecutionError | None = None
-        self.ended = anyio.Event()
-
-    async def __call__(self) -> None:
-        with self.scope:
-            try:
-                self.answer = await self._host.request(
-                    "execute", execute(self._arguments), ToolResult, **self._options
-                )
-            except ExecutionError as error:
-                self.answer = error
-        self.ended.set()
 
 
 # ---------------------------------------------------------------- asking
