@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from moorage.policy.permission import PermissionMode
-from moorage.process.variables import merged_login, prepared, secret_values, with_terminal
+from moorage.process.variables import merged_login, prepared, with_terminal
 
 STANDARD, UNCONFINED = PermissionMode.STANDARD, PermissionMode.UNCONFINED
 
@@ -69,14 +69,3 @@ def test_what_was_put_on_the_path_of_this_worker_stays_in_front_of_the_login() -
     assert found["PATH"] == "/venv/bin:/usr/local/bin:/usr/bin"
     assert found["FROM_LOGIN"] == "1"
     assert "PATH" not in merged_login({}, {})
-
-
-def test_values_are_secret_by_their_names_when_they_are_long_enough() -> None:
-    variables = {
-        "GITHUB_TOKEN": "0123456789",
-        "API_KEY": "abcdefgh",
-        "aws_secret_access_key": "ABCDEFGHIJ",
-        "TOKEN_SHORT": "1234567",
-        "PLAIN": "not-a-secret-value",
-    }
-    assert secret_values(variables) == {"0123456789", "abcdefgh", "ABCDEFGHIJ"}

@@ -85,18 +85,6 @@ _SOCKET_FAMILIES = (
 """Names of path sockets: the kernel cannot keep a command from them, so it is not told of them."""
 
 _SHELL_STATE = frozenset({"_", "SHLVL", "PWD", "OLDPWD"})
-_SECRET_WORDS = (
-    "TOKEN",
-    "SECRET",
-    "PASSWORD",
-    "PASSWD",
-    "PASSPHRASE",
-    "CREDENTIAL",
-    "APIKEY",
-    "ACCESSKEY",
-    "PRIVATEKEY",
-)
-_SHORTEST_SECRET = 8
 
 
 def prepared(
@@ -131,21 +119,7 @@ def merged_login(base: Mapping[str, str], login: Mapping[str, str]) -> dict[str,
     return {**login, "PATH": path} if path else dict(login)
 
 
-def secret_values(variables: Mapping[str, str]) -> frozenset[str]:
-    """Return the values that no output may show: those whose names say that they are secret."""
-    return frozenset(
-        value
-        for name, value in variables.items()
-        if len(value) >= _SHORTEST_SECRET and _names_secret(name)
-    )
-
-
 def _is_kept(name: str, mode: PermissionMode) -> bool:
     if name.upper() == "GOROOT" or name in _SHELL_STATE or name.startswith("MOORAGE_"):
         return False
     return not (mode.is_restricted and (name in _SOCKETS or name.startswith(_SOCKET_FAMILIES)))
-
-
-def _names_secret(name: str) -> bool:
-    joined = name.upper().replace("_", "")
-    return any(word in joined for word in _SECRET_WORDS)

@@ -18,6 +18,7 @@ from moorage.worker.place import Place, prepare
 from moorage.worker.uploads import Uploads
 from moorage.workspace.redact import Redactor
 from moorage.workspace.root import WorkspaceRoot
+from moorage.workspace.secrets.environment import secret_values
 
 if TYPE_CHECKING:
     from moorage.process.login import LoginCapture
@@ -54,7 +55,7 @@ class Desk:
         self._binding = binding
         self._options = options
         self._supervisor = supervisor
-        self._redactor = Redactor(variables.secret_values(binding.environment))
+        self._redactor = Redactor(secret_values(binding.environment))
         self._are_commands_prepared = anyio.Event()
         self.context = lru_cache(CONTEXTS)(self._context)
 
@@ -66,7 +67,7 @@ class Desk:
         if found.problem:
             logger.warning("commands start without the login environment: %s", found.problem)
         base = variables.merged_login(capture.base, found.variables) | self._binding.environment
-        self._redactor = Redactor(variables.secret_values(base))
+        self._redactor = Redactor(secret_values(base))
         for mode in PermissionMode:
             plan = self.place.plan(mode)
             start = variables.prepared(
