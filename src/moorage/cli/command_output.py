@@ -111,7 +111,7 @@ def _sections(result: CommandResult) -> list[Section] | None:
             (int(offsets[f"{name}_start"]), int(offsets[f"{name}_end"]), place)
             for name, place in places.items()
         ]
-    except KeyError:
+    except KeyError:  # the host has checked that what is there are counts
         return None
 
 

@@ -19,6 +19,8 @@ from moorage.protocol.exports import ExportCloseRequest, ExportReadReply, Export
 from moorage.protocol.tool_calls import ArtifactPart, ContentPart, ToolResult
 
 LARGEST_ARTIFACT_BYTES = 256 * 1024 * 1024
+LONGEST_NAME_BYTES = 255
+_KEPT_SUFFIX = 32
 CLOSE_SECONDS = 5.0
 
 
@@ -75,10 +77,19 @@ def _offer(result: ToolResult) -> Offer:
         offer = msgspec.json.decode(result.text, type=Offer)
     except msgspec.DecodeError as error:
         raise RemoteProtocolViolation(f"the worker's export is malformed: {error}.") from error
-    is_plain = offer.name not in {"", ".", ".."} and not set(offer.name) & {"/", "\0"}
-    if not (offer.execution_export and is_plain and 0 <= offer.size <= LARGEST_ARTIFACT_BYTES):
+    if not (
+        offer.execution_export
+        and _is_plain(offer.name)
+        and 0 <= offer.size <= LARGEST_ARTIFACT_BYTES
+    ):
         raise RemoteProtocolViolation("the worker's export has no token, plain name or legal size.")
     return offer
+
+
+def _is_plain(name: str) -> bool:
+    """Return whether a text can be the name of one file, and be shown to a person."""
+    is_short = len(name.encode("utf-8", "replace")) <= LONGEST_NAME_BYTES
+    return is_short and name not in {"", ".", ".."} and "/" not in name and name.isprintable()
 
 
 async def _download(connection: HostConnection, offer: Offer, staged: Path) -> str:
@@ -114,7 +125,9 @@ def _free_name(folder: Path, name: str) -> Path:
     plain, number = folder / name, 1
     candidate = plain
     while candidate.exists():
-        candidate, number = plain.with_stem(f"{plain.stem}-{number}"), number + 1
+        ending = f"-{number}{plain.suffix[:_KEPT_SUFFIX]}"
+        stem = plain.stem.encode()[: LONGEST_NAME_BYTES - len(ending.encode())]
+        candidate, number = folder / f"{stem.decode(errors='ignore')}{ending}", number + 1
     return candidate
 
 

@@ -56,14 +56,15 @@ def audit_of(name: str, outcome: ToolResult | BaseException) -> Audit:
 
 def _of_result(result: ToolResult, structured: dict[str, Any]) -> dict[str, Any]:
     returned = sum(len(part.text.encode("utf-8", "replace")) for part in result.content)
+    produced = _count(structured, "stdout_bytes", returned) + _count(structured, "stderr_bytes")
     facts: dict[str, Any] = {
-        "error_kind": structured.get("error_kind", ""),
-        "result_action": structured.get("action", ""),
-        "workspace_revision": structured.get("workspace_revision", ""),
+        "error_kind": _text(structured, "error_kind"),
+        "result_action": _text(structured, "action"),
+        "workspace_revision": _text(structured, "workspace_revision"),
         "returned_bytes": returned,
-        "raw_bytes": structured.get("stdout_bytes", returned) + structured.get("stderr_bytes", 0),
-        "is_budgeted": bool(structured.get("truncated", False)),
-        "result_ref": structured.get("full_log_ref", ""),
+        "raw_bytes": produced,
+        "is_budgeted": structured.get("truncated") is True,
+        "result_ref": _text(structured, "full_log_ref"),
         "artifact_refs": tuple(
             part.artifact.ref for part in result.content if part.artifact is not None
         ),
@@ -71,8 +72,19 @@ def _of_result(result: ToolResult, structured: dict[str, Any]) -> dict[str, Any]
     classification = structured.get("classification")
     if isinstance(classification, dict):
         facts |= {
-            "risk": classification.get("risk", ""),
-            "classification_reason": classification.get("reason", ""),
-            "is_read_only": classification.get("read_only", False),
+            "risk": _text(classification, "risk"),
+            "classification_reason": _text(classification, "reason"),
+            "is_read_only": classification.get("read_only") is True,
         }
     return facts
+
+
+def _text(told: dict[str, Any], key: str) -> str:
+    """Return a text that the worker told, empty when it is none."""
+    value = told.get(key)
+    return value if isinstance(value, str) else ""
+
+
+def _count(told: dict[str, Any], key: str, otherwise: int = 0) -> int:
+    value = told.get(key)
+    return value if isinstance(value, int) and value >= 0 else otherwise

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from moorage.connection.host_end import HostConnection
-from moorage.errors import ProtocolMismatch, RemoteProtocolViolation
+from moorage.errors import InvalidArguments, ProtocolMismatch, RemoteProtocolViolation
 from moorage.policy.permission import PermissionMode
 from moorage.protocol.binding import BYTES
 from moorage.protocol.files import (
@@ -26,8 +26,10 @@ async def read_pieces(
     """Yield the bytes of one file in pieces of at most a frame.
 
     Raises:
+        InvalidArguments: the path is not valid Unicode; nothing was sent.
         ProtocolMismatch: the worker does not offer the capability.
     """
+    _check_path(path)
     _require(connection)
     offset, is_whole = 0, False
     while not is_whole:
@@ -40,8 +42,8 @@ async def read_pieces(
         )
         reply = await connection.request("file/read", request, FileReadReply)
         offset, is_whole = offset + len(reply.data), reply.eof
-        if not (reply.data or reply.eof):
-            raise RemoteProtocolViolation(f"reading {path} stalled at {offset} bytes.")
+        if not (reply.data or reply.eof) or len(reply.data) > FRAME_BYTES:
+            raise RemoteProtocolViolation(f"reading {path} stalled or overran at {offset} bytes.")
         yield reply.data
 
 
@@ -51,8 +53,10 @@ async def write_bytes(
     """Replace the bytes of one file; the file changes with the last frame, as a whole.
 
     Raises:
+        InvalidArguments: the path is not valid Unicode; nothing was sent.
         ProtocolMismatch: the worker does not offer the capability.
     """
+    _check_path(path)
     _require(connection)
     upload = ""
     for offset, part, is_last in _frames(data):
@@ -66,7 +70,7 @@ async def write_bytes(
             eof=is_last,
         )
         reply = await connection.request("file/write", request, FileWriteReply)
-        upload = reply.upload
+        upload = _continued(reply, offset + len(part))
 
 
 async def upload_input(connection: HostConnection, data: bytes) -> str:
@@ -79,7 +83,8 @@ async def upload_input(connection: HostConnection, data: bytes) -> str:
     upload = ""
     for offset, part, is_last in _frames(data):
         request = InputWriteRequest(upload=upload, offset=offset, data=part, eof=is_last)
-        upload = (await connection.request("input/write", request, InputWriteReply)).upload
+        reply = await connection.request("input/write", request, InputWriteReply)
+        upload = _continued(reply, offset + len(part))
     return upload
 
 
@@ -89,6 +94,25 @@ def _frames(data: bytes) -> list[tuple[int, bytes, bool]]:
         (start, data[start : start + FRAME_BYTES], start + FRAME_BYTES >= len(data))
         for start in starts
     ]
+
+
+def _continued(reply: FileWriteReply | InputWriteReply, sent: int) -> str:
+    """Return the token of an upload of which ``sent`` bytes have arrived."""
+    if not reply.upload or reply.written != sent:
+        raise RemoteProtocolViolation(
+            f"the worker says that {reply.written} bytes of an upload arrived; {sent} were sent."
+        )
+    return reply.upload
+
+
+def _check_path(path: str) -> None:
+    try:
+        path.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidArguments(
+            f"the path {path!r} is not valid Unicode; nothing was sent.",
+            hint="Reach the file with a command, or by a link with a plain name.",
+        ) from error
 
 
 def _require(connection: HostConnection) -> None:

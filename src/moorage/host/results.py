@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-import base64
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
+from msgspec import Meta
 
+from moorage.errors import RemoteProtocolViolation, ToolFailed
 from moorage.protocol.tool_calls import ToolResult
+
+T = TypeVar("T")
+
+Count = Annotated[int, Meta(ge=0)]
 
 Outcome = Literal[
     "exited", "signalled", "timed_out", "promoted", "cancelled", "environment_died", "unknown"
@@ -47,9 +52,9 @@ class FileText(msgspec.Struct, frozen=True, kw_only=True):
     path: str
     text: str
     content_sha256: str
-    start_line: int
-    num_lines: int
-    total_lines: int
+    start_line: Count
+    num_lines: Count
+    total_lines: Count
     truncated: bool = False
     continuation: dict[str, Any] | None = None
 
@@ -84,48 +89,112 @@ class Artifact(msgspec.Struct, frozen=True, kw_only=True):
     size_bytes: int
 
 
+class _Envelope(msgspec.Struct, frozen=True, kw_only=True):
+    """What is read of the envelope of a command; the worker may say anything, so all is checked."""
+
+    outcome: Outcome = "unknown"
+    exit_code: Annotated[int, Meta(ge=-1, le=255)] = -1
+    stdout: str = ""
+    stderr: str = ""
+    stdout_bytes: Count = 0
+    stderr_bytes: Count = 0
+    duration_ms: Count = 0
+    promoted_process_id: str = ""
+    full_log_ref: str = ""
+    full_log_error: str = ""
+    left_running: Count = 0
+    stdout_truncated: bool = False
+    stderr_truncated: bool = False
+    stdout_base64: bytes | None = None
+    stderr_base64: bytes | None = None
+    full_log_omitted_bytes: Count = 0
+    full_log_sections: dict[str, Count] | None = None
+
+
+class _Change(msgspec.Struct, frozen=True, kw_only=True):
+    """What is read of the account of a write or an edit."""
+
+    action: Literal["create", "overwrite", "edit"]
+    path: str
+    old_file_sha: str = ""
+    new_file_sha: str = ""
+    diff: dict[str, Any] = {}
+    replacements: Count = 0
+
+
 def command_result(envelope: dict[str, Any]) -> CommandResult:
-    """Return the command's result that stands in the envelope of a ``bash`` call."""
-    stdout, stderr = envelope.get("stdout", ""), envelope.get("stderr", "")
+    """Return the command's result that stands in the envelope of a ``bash`` call.
+
+    Raises:
+        RemoteProtocolViolation: the envelope is malformed.
+    """
+    told = _told(envelope, _Envelope, "bash")
     return CommandResult(
-        outcome=envelope.get("outcome", "unknown"),
-        exit_code=envelope.get("exit_code", -1),
-        stdout=stdout,
-        stderr=stderr,
-        stdout_bytes=envelope.get("stdout_bytes", 0),
-        stderr_bytes=envelope.get("stderr_bytes", 0),
-        duration_ms=envelope.get("duration_ms", 0),
-        promoted_process_id=envelope.get("promoted_process_id", ""),
-        full_log_ref=envelope.get("full_log_ref", ""),
-        full_log_error=envelope.get("full_log_error", ""),
-        left_running=envelope.get("left_running", 0),
-        stdout_truncated=envelope.get("stdout_truncated", False),
-        stderr_truncated=envelope.get("stderr_truncated", False),
-        stdout_data=_data(envelope, "stdout_base64", stdout),
-        stderr_data=_data(envelope, "stderr_base64", stderr),
+        outcome=told.outcome,
+        exit_code=told.exit_code,
+        stdout=told.stdout,
+        stderr=told.stderr,
+        stdout_bytes=told.stdout_bytes,
+        stderr_bytes=told.stderr_bytes,
+        duration_ms=told.duration_ms,
+        promoted_process_id=told.promoted_process_id,
+        full_log_ref=told.full_log_ref,
+        full_log_error=told.full_log_error,
+        left_running=told.left_running,
+        stdout_truncated=told.stdout_truncated,
+        stderr_truncated=told.stderr_truncated,
+        stdout_data=_data(told.stdout_base64, told.stdout),
+        stderr_data=_data(told.stderr_base64, told.stderr),
         envelope=envelope,
     )
 
 
 def file_change(structured: dict[str, Any]) -> FileChange | None:
-    """Return the change that a tool result tells of, or ``None`` when it tells of none."""
-    if structured.get("action") not in {"create", "overwrite", "edit"}:
+    """Return the change that a tool result tells of, or ``None`` when it tells of none.
+
+    Raises:
+        RemoteProtocolViolation: it tells of one, and not how.
+    """
+    # Compared one by one: what the worker says need not be hashable.
+    if structured.get("action") not in ("create", "overwrite", "edit"):
         return None
+    told = _told(structured, _Change, str(structured["action"]))
     return FileChange(
-        action=structured["action"],
-        path=structured.get("path", ""),
-        old_sha256=structured.get("old_file_sha", ""),
-        new_sha256=structured.get("new_file_sha", ""),
-        diff=structured.get("diff", {}),
-        replacements=structured.get("replacements", 0),
+        action=told.action,
+        path=told.path,
+        old_sha256=told.old_file_sha,
+        new_sha256=told.new_file_sha,
+        diff=told.diff,
+        replacements=told.replacements,
     )
 
 
 def file_text(result: ToolResult) -> FileText:
-    """Return the text that a ``read_file`` result carries."""
-    return msgspec.convert(result.structured_content, FileText)
+    """Return the text that a ``read_file`` result carries.
+
+    Raises:
+        ToolFailed: the file is an image.
+        RemoteProtocolViolation: the result is malformed.
+    """
+    structured = result.structured_content
+    if structured is not None and structured.get("action") == "read_image":
+        raise ToolFailed(
+            f"read_file: {structured.get('path')} is an image, and has no text.",
+            result=result,
+            hint="Read it with read_bytes.",
+        )
+    return _told(structured, FileText, "read_file")
 
 
-def _data(envelope: dict[str, Any], key: str, text: str) -> bytes:
-    encoded = envelope.get(key)
-    return base64.b64decode(encoded) if encoded is not None else text.encode()
+def _told(structured: object, expected: type[T], tool_name: str) -> T:
+    try:
+        return msgspec.convert(structured, expected)
+    except msgspec.ValidationError as error:
+        raise RemoteProtocolViolation(
+            f"the worker's result of {tool_name} is malformed: {error}.",
+            hint="What was asked for may have happened; look before you repeat it.",
+        ) from error
+
+
+def _data(encoded: bytes | None, text: str) -> bytes:
+    return text.encode() if encoded is None else encoded

@@ -20,6 +20,7 @@ from moorage.errors import (
     EnvironmentDied,
     InvalidArguments,
     OutcomeUnknown,
+    RemoteProtocolViolation,
     ToolFailed,
     UnknownTool,
 )
@@ -126,8 +127,10 @@ class Session:
         """
         encoded = _encoded(tool_name, arguments or {})
         purpose = str((arguments or {}).get("purpose", ""))
-        call = ToolCall(name=tool_name, arguments=encoded.decode(), id=self._next_id())
-        who = actor or self.id
+        call = ToolCall(
+            name=_named(tool_name, "the tool"), arguments=encoded.decode(), id=self._next_id()
+        )
+        who = _named(actor or self.id, "the actor")
         result = await self._recorded(
             lambda: self._checked(call, who, input),
             name=tool_name,
@@ -340,7 +343,10 @@ class Session:
         structured = _structured(tool_name, await self.call(tool_name, arguments))
         change = file_change(structured)
         if change is None:
-            return FileChange(action="overwrite", path=structured.get("path", ""))
+            raise RemoteProtocolViolation(
+                f"the worker's result of {tool_name} does not say what changed.",
+                hint="Look at the file before you repeat it.",
+            )
         return change
 
     def _publish(self, result: ToolResult) -> None:
@@ -368,6 +374,17 @@ def _encoded(tool_name: str, arguments: Mapping[str, Any]) -> bytes:
         ) from error
     except (TypeError, ValueError) as error:
         raise InvalidArguments(f"{tool_name}: the arguments are no JSON: {error}.") from error
+
+
+def _named(name: str, what: str) -> str:
+    try:
+        name.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidArguments(
+            f"the name {name!r} of {what} is not valid Unicode; nothing was called.",
+            hint="Take a name of plain letters.",
+        ) from error
+    return name
 
 
 def _ended(result: ToolResult) -> CommandResult:
