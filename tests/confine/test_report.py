@@ -2,7 +2,12 @@ from __future__ import annotations
 
 import pytest
 
-from moorage.confine.report import GAPS, not_enforced, sentences
+from moorage.confine.report import (
+    GAPS,
+    NOT_ENFORCED_BY_A_PROVIDER,
+    not_enforced,
+    sentences,
+)
 
 LATER = {"device_ioctl", "signals", "abstract_sockets"}
 
@@ -30,4 +35,10 @@ def test_where_nothing_runs_nothing_is_open() -> None:
 
 def test_every_gap_has_a_sentence() -> None:
     assert sentences(not_enforced(3)) == tuple(GAPS[gap] for gap in not_enforced(3))
-    assert set(not_enforced(3)) == set(GAPS)
+    everything = (*not_enforced(3, are_calls_filtered=False), *NOT_ENFORCED_BY_A_PROVIDER)
+    assert set(everything) == set(GAPS)
+
+
+def test_where_no_filter_is_known_that_is_a_gap() -> None:
+    assert "unfiltered_calls" not in not_enforced(7)
+    assert "unfiltered_calls" in not_enforced(7, are_calls_filtered=False)

@@ -15,7 +15,7 @@ from moorage.cli import exit_codes
 from moorage.cli.machine import Finding, Machine, ProbeLimits, State
 from moorage.cli.render import duration, one_line, print_failure, print_json, styled
 from moorage.cli.trial_place import TrialPlace, trial_place
-from moorage.confine import landlock
+from moorage.confine import call_filter, landlock
 from moorage.confine.attacks import ATTACKS
 from moorage.confine.report import GAPS, not_enforced
 from moorage.confine.selftest import SelfTest, run_self_tests
@@ -77,7 +77,7 @@ async def examine(self_tests: list[SelfTest]) -> Report:
     """Look at the machine and use its main path."""
     findings = await Machine(limits=LIMITS).look()
     main_path = await use_main_path()
-    gaps = not_enforced(landlock.abi())
+    gaps = not_enforced(landlock.abi(), are_calls_filtered=call_filter.is_known())
     return Report(
         version=metadata.version("moorage"),
         python=platform.python_version(),

@@ -140,6 +140,21 @@ ATTACKS = (
         "signals",
     ),
     Attack(
+        "set the limits of a process outside",
+        "import resource\n"
+        "for limit in (resource.RLIMIT_CORE, resource.RLIMIT_CPU):\n"
+        f"    attempt(lambda: (resource.prlimit(victim, limit, (0, 0)), print('{BREACH}')))",
+        "unfiltered_calls",
+    ),
+    Attack(
+        "use the keyrings of the kernel",
+        # Ask for the keyring of the user, and make a key in it.
+        "numbers = {'x86_64': (250, 248)}.get(os.uname().machine, (219, 217))\n"
+        "attempt(call, libc.syscall, numbers[0], 0, -4, 1)\n"
+        "attempt(call, libc.syscall, numbers[1], b'user', b'moorage-selftest', b'x', 1, -4)",
+        "unfiltered_calls",
+    ),
+    Attack(
         "connect to an abstract socket outside",
         'attempt(socket.socket(socket.AF_UNIX).connect, "\\0" + abstract)',
         "abstract_sockets",

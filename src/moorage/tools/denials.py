@@ -118,6 +118,7 @@ def guidance(mode: PermissionMode) -> str:
 @lru_cache(maxsize=1)
 def _gaps() -> tuple[str, ...]:
     # The system calls come with ctypes, which the start of a worker does without.
-    from moorage.confine import landlock  # noqa: PLC0415
+    from moorage.confine import call_filter, landlock  # noqa: PLC0415
 
-    return not_enforced(landlock.abi(), sys.platform)
+    is_filtered = call_filter.is_known()
+    return not_enforced(landlock.abi(), sys.platform, are_calls_filtered=is_filtered)

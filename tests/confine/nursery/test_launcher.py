@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from moorage.confine import hardening, landlock
+from moorage.confine import call_filter, hardening, landlock
 from moorage.confine.nursery import launcher, tree
 from moorage.confine.nursery.channel import Channel
 from moorage.confine.nursery.families import EVERYONE, Ending, Families, Sight, of_call
@@ -247,6 +247,7 @@ def no_kernel(monkeypatch):
     for name in ("become_subreaper", "drop_capabilities", "forbid_new_privileges"):
         monkeypatch.setattr(hardening, name, lambda name=name: calls.append(name))
     monkeypatch.setattr(hardening, "forbid_inspection", lambda: calls.append("inspection"))
+    monkeypatch.setattr(call_filter, "filter_calls", lambda: calls.append("filter"))
 
     def restrict(plan: Plan, rules, *, found_abi: int):
         calls.append(f"restrict {len(rules) > 5} {found_abi}")
@@ -263,6 +264,7 @@ def test_a_restricted_plan_is_confined_in_the_one_right_order(no_kernel) -> None
         "become_subreaper",
         "drop_capabilities",
         "forbid_new_privileges",
+        "filter",
         "restrict True 7",
         "inspection",
     ]

@@ -13,7 +13,7 @@ import signal
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
-from moorage.confine import hardening, landlock
+from moorage.confine import call_filter, hardening, landlock
 from moorage.confine.nursery.families import EVERYONE, Ending, Families, of_call
 from moorage.confine.nursery.messages import Kind, Message
 from moorage.confine.nursery.tree import MARKER
@@ -80,6 +80,7 @@ def confine(plan: Plan, found_abi: int) -> Message:
             grants = rules(plan, _names_in, _mounts())
             hardening.drop_capabilities()
             hardening.forbid_new_privileges()
+            call_filter.filter_calls()
             identities = landlock.restrict(plan, grants, found_abi=found_abi)
             hardening.forbid_inspection()
     except ExecutionError as error:
