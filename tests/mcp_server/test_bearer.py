@@ -39,6 +39,22 @@ def test_a_token_that_the_user_wrote_is_taken_without_its_newline(tmp_path: Path
     assert read_token(written(tmp_path, f"{GOOD}\n")) == Secret(GOOD)
 
 
+@pytest.mark.parametrize(("owner", "is_taken"), [(1000, True), (0, True), (1001, False)])
+def test_a_file_of_another_user_is_refused_unless_that_is_root(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: int, is_taken: bool
+) -> None:
+    file = written(tmp_path, GOOD)
+    status = list(file.stat())
+    status[stat.ST_UID] = owner
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(os, "fstat", lambda _: os.stat_result(status))
+    if is_taken:
+        assert read_token(file) == Secret(GOOD)
+    else:
+        with pytest.raises(ConfigError, match="belongs to another user"):
+            read_token(file)
+
+
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o644, 0o620])
 def test_a_file_that_others_can_reach_is_refused_with_its_remedy(tmp_path: Path, mode: int) -> None:
     with pytest.raises(ConfigError, match="chmod 600"):

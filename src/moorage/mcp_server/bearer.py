@@ -48,7 +48,8 @@ def read_token(file: Path) -> Secret:
     """Return the token that ``file`` holds.
 
     Raises:
-        ConfigError: it is no regular file, others can read it, or it holds no good token.
+        ConfigError: it is no regular file, it is another user's, others can read it, or it holds no
+            good token.
     """
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -56,13 +57,7 @@ def read_token(file: Path) -> Secret:
         raise ConfigError(f"the token file {file} cannot be read: {error.strerror}.") from error
     with os.fdopen(descriptor, "rb") as opened:
         status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise ConfigError(f"the token file {file} is not a regular file.")
-        if status.st_mode & 0o077:
-            raise ConfigError(
-                f"the token file {file} can be read by others (mode {status.st_mode & 0o777:04o}).",
-                hint=f"Run `chmod 600 {file}`.",
-            )
+        _check_private(status, file, os.geteuid())
         text = opened.read(MOST_TOKEN_LENGTH + 1)
     return _checked(text.strip(), file)
 
@@ -73,6 +68,22 @@ def is_right_token(header: bytes | None, token: Secret) -> bool:
     if scheme.lower() != b"bearer":
         return False
     return token.matches(given.strip().decode("latin-1"))
+
+
+def _check_private(status: os.stat_result, file: Path, user: int) -> None:
+    """Return when nobody but ``user`` and root can know what the file holds."""
+    if not stat.S_ISREG(status.st_mode):
+        raise ConfigError(f"the token file {file} is not a regular file.")
+    if status.st_uid not in {user, 0}:
+        raise ConfigError(
+            f"the token file {file} belongs to another user (id {status.st_uid}), who knows it.",
+            hint="Name a file of your own; one that does not exist is made.",
+        )
+    if status.st_mode & 0o077:
+        raise ConfigError(
+            f"the token file {file} can be read by others (mode {status.st_mode & 0o777:04o}).",
+            hint=f"Run `chmod 600 {file}`.",
+        )
 
 
 def _checked(text: bytes, file: Path) -> Secret:

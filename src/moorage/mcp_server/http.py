@@ -28,6 +28,7 @@ from moorage.mcp_server.opening import (
     session_opener,
 )
 from moorage.mcp_server.options import McpLimits, Options
+from moorage.mcp_server.patience import impatient
 from moorage.mcp_server.server import build_server
 from moorage.mcp_server.sessions import Opener
 from moorage.protocol.secret import Secret
@@ -153,7 +154,7 @@ async def _answering(
     server = _HttpServer(
         uvicorn.Config(
             guard,
-            http="h11",
+            http=impatient(limits.request_head_seconds),
             ws="none",
             lifespan="off",
             log_config=None,

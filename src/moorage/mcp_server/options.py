@@ -31,6 +31,10 @@ class McpLimits(msgspec.Struct, frozen=True, kw_only=True):
     http_connections: int = 256
     """HTTP connections and requests in progress at a time; more are answered 503."""
 
+    request_head_seconds: float = 10.0
+    """How long an HTTP connection may take until the whole head of a request is there; without it
+    the connection is closed, so that idle ones cannot keep others out."""
+
     http_close_grace_seconds: int = 2
     """How long open HTTP responses may take to end when the server stops."""
 
