@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
+from typing import Any
 
 import anyio
 import msgspec
@@ -290,3 +291,13 @@ async def test_an_unconfined_worker_takes_every_mode(
             assert not (await call(connection, wide)).is_error
             echoed = asking("bash", mode="unconfined", command=f"cat {free}")
             assert (await call(connection, echoed)).text == "x"
+
+
+async def test_a_worker_serves_no_workspace_that_its_own_code_lies_in(
+    connect: Connect, options: WorkerOptions, binding: Binding, tmp_path: Path, monkeypatch: Any
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path / "work" / "src")
+    with anyio.fail_after(5):
+        async with connect(options) as connection:
+            with pytest.raises(ConfigError, match="own code is loaded from"):
+                await connection.initialize(binding)

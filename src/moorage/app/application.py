@@ -16,6 +16,7 @@ from moorage.app.home import Home, find_home
 from moorage.backends.backend import Placement
 from moorage.backends.catalogue import load_backend
 from moorage.backends.profile import LOCAL
+from moorage.confine.code_places import check_code_apart, code_places
 from moorage.errors import ConfigError
 from moorage.host.environments import Environment, identity_of
 from moorage.host.record import CallLog
@@ -225,6 +226,10 @@ def placement_of(home: Home, configuration: Configuration, selection: Selection)
         if selection.mode is not PermissionMode.UNCONFINED:
             check_apart((selection.workspace,), hidden)
             check_apart(selection.writable_roots, hidden, field="writable_roots")
+        if selection.mode is PermissionMode.STANDARD:
+            places = code_places()
+            check_code_apart((selection.workspace,), places)
+            check_code_apart(selection.writable_roots, places, field="writable_roots")
     choice = configuration.confinement
     return Placement(
         identity=identity_of(str(home.state), selection.id, profile),

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import os
+import sys
 from pathlib import Path
 
 import msgspec
 
+from moorage.confine.code_places import check_code_apart, code_places
 from moorage.confine.plan import Plan
 from moorage.errors import ConfigError, RetainedStateMissing
 from moorage.policy.permission import PermissionMode
@@ -73,6 +75,10 @@ def prepare(binding: Binding, options: WorkerOptions) -> Place:
     if restricted:
         check_apart((root,), options.hidden_paths)
         check_apart(options.writable_roots, options.hidden_paths, field="writable_roots")
+    if options.highest is PermissionMode.STANDARD:
+        places = code_places(sys.path)
+        check_code_apart((root,), places)
+        check_code_apart(options.writable_roots, places, field="writable_roots")
     state = options.state / binding.identity / binding.session
     cache = options.state / "caches" / hashlib.sha256(root.encode()).hexdigest()[:24]
     try:
