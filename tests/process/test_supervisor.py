@@ -126,6 +126,25 @@ async def test_waiting_does_not_wait_for_whoever_holds_the_pipes(hand, shell) ->
     await hand.await_end(pid)
 
 
+@pytest.mark.parametrize("disguise", ["MOORAGE_CALL=${MOORAGE_CALL%.*}.999999", "env -i"])
+async def test_an_orphan_in_disguise_belongs_to_its_command_all_the_same(
+    hand, shell, disguise
+) -> None:
+    left = f"({disguise} setsid sleep 1000 & echo $!)"
+    with anyio.fail_after(5):
+        async with hand.supervisor.open(shell("sleep 1000 & ")) as earlier:
+            await earlier.wait()
+            async with hand.supervisor.open(shell(left)) as child:
+                pid = int(await hand.read_line(child.stdout))
+                await child.wait()
+                assert await child.count_left() == 1
+            async with hand.supervisor.open(shell(f"{left}; sleep 1000")) as child:
+                pid = int(await hand.read_line(child.stdout))
+                await child.end(0)
+                await hand.await_end(pid)
+            await earlier.end(0)
+
+
 async def test_a_child_that_outlived_its_shell_lives_until_the_supervisor_closes(
     nursery, limits, shell, hand
 ) -> None:

@@ -101,6 +101,23 @@ def restrict(plan: Plan, rules: Iterable[Rule], *, found_abi: int) -> tuple[Iden
     return tuple(identities[path] for path in plan.granted_paths)
 
 
+def restrict_signals(found_abi: int) -> None:
+    """Keep the signals of this process and its future children inside, and forbid nothing else.
+
+    No-new-privileges must be set, and the ABI be one that has the scope.
+
+    Raises:
+        OSError: the kernel refused.
+    """
+    # Every domain denies moves between folders unless it grants them.
+    ruleset = _create_ruleset(plans.REFER, plans.SCOPE_SIGNAL, found_abi)
+    try:
+        _add(ruleset, "/", plans.REFER)
+        _system_call(_RESTRICT_SELF, ruleset, 0)
+    finally:
+        os.close(ruleset)
+
+
 def identity(path: str) -> Identity:
     """Return what stands at ``path`` now; a symlink counts as nothing, for it is never granted."""
     try:

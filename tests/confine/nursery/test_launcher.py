@@ -12,10 +12,9 @@ import pytest
 from moorage.confine import call_filter, hardening, landlock
 from moorage.confine.nursery import launcher, tree
 from moorage.confine.nursery.channel import Channel
-from moorage.confine.nursery.families import EVERYONE, Ending, Families, Sight, of_call
+from moorage.confine.nursery.families import Families, Sight
 from moorage.confine.nursery.launcher import Launcher, Reaped, confine
 from moorage.confine.nursery.messages import Kind, Message
-from moorage.confine.nursery.tree import Process
 from moorage.confine.plan import Plan
 from moorage.errors import ConfinementUnavailable
 from moorage.policy.permission import PermissionMode
@@ -237,6 +236,39 @@ def test_the_real_reaper_tells_whether_others_are_left() -> None:
     assert os.waitpid(pid, 0)[1] == 0
 
 
+def test_the_real_reaper_stops_for_a_moment_where_many_have_ended(monkeypatch) -> None:
+    monkeypatch.setattr(launcher, "MOST_REAPED", 2)
+    pid = os.fork()
+    if pid == 0:
+        started = [os.posix_spawnp("true", ["true"], os.environ) for _ in range(3)]
+        for child in started:
+            os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+        first, second = launcher.reap(), launcher.reap()
+        is_right = len(first.ended) == 2 and first.has_more and len(second.ended) == 1
+        os._exit(0 if is_right and not second.has_more else 1)
+    assert os.waitpid(pid, 0)[1] == 0
+
+
+def test_a_launcher_that_is_behind_goes_on_collecting(bench, monkeypatch) -> None:
+    monkeypatch.setattr(launcher, "MOST_REAPED", 1)
+    outputs = [bench.spawn(call, b"exit 3") for call in (1, 2, 3)]
+    bench.say(CLOSE)
+    said = bench.run()
+    assert sorted(m.call for m in said if m.kind is Kind.EXITED) == [1, 2, 3]
+    for output in outputs:
+        os.close(output)
+
+
+def test_all_are_killed_at_one_blow_only_where_signals_surely_stay_inside(monkeypatch) -> None:
+    confined, unconfined = Plan(PermissionMode.STANDARD), Plan(PermissionMode.UNCONFINED)
+    parent = os.getppid()
+    assert launcher.sight_of(confined, 7, parent) == Sight()  # this process reaches its parent
+    monkeypatch.setattr(tree, "is_parent_out_of_reach", lambda pid: pid == parent)
+    assert launcher.sight_of(unconfined, 7, parent) == Sight()
+    assert launcher.sight_of(confined, 5, parent) == Sight()
+    assert launcher.sight_of(confined, 6, parent).kill_all is tree.kill_all
+
+
 # How a launcher confines itself, and what it says when it cannot.
 
 
@@ -293,152 +325,3 @@ def test_what_prevents_confinement_is_told(no_kernel, monkeypatch, error, text) 
     monkeypatch.setattr(hardening, "drop_capabilities", fail)
     said = confine(Plan(PermissionMode.STANDARD), 7)
     assert said == Message(Kind.UNAVAILABLE, texts=(text,))
-
-
-# Families, as values.
-
-
-def process(pid: int, parent: int, group: int = 0, session: int = 0, state: str = "S") -> Process:
-    return Process(pid, state, parent, group, session, pid * 10)
-
-
-class Table:
-    """A process table to write down."""
-
-    def __init__(self) -> None:
-        self.processes: list[Process] = []
-        self.markers: dict[int, bytes] = {}
-        self.signals: list[tuple[int, int]] = []
-        self.clock = 0.0
-        self.sight = Sight(
-            snapshot=lambda: {p.pid: p for p in self.processes},
-            marker_of=lambda pid: self.markers.get(pid, b""),
-            send_signal=self.send_signal,
-            children_of=lambda top: {p.pid for p in self.processes if p.parent == top},
-            now=lambda: self.clock,
-        )
-
-    def send_signal(self, process: Process, number: int) -> bool:
-        self.signals.append((process.pid, number))
-        return True
-
-
-TOP = 100
-
-
-@pytest.fixture
-def table() -> Table:
-    return Table()
-
-
-def families(table: Table) -> Families:
-    return Families(b"n", sight=table.sight, top=TOP)
-
-
-def pids(members: dict[int, list[Process]]) -> dict[int, list[int]]:
-    return {call: sorted(p.pid for p in family) for call, family in members.items()}
-
-
-def test_a_family_is_a_program_and_all_beneath_it(table) -> None:
-    known = families(table)
-    known.add(1, 201)
-    known.add(2, 301)
-    table.processes = [process(201, TOP), process(202, 201), process(203, 202), process(301, TOP)]
-    table.processes.append(process(999, 1))
-    assert pids(known.members()) == {1: [201, 202, 203], 2: [301]}
-
-
-def test_an_orphan_is_known_by_marker_then_session_then_group(table) -> None:
-    known = families(table)
-    known.add(1, 201)
-    known.add(2, 301)
-    table.processes = [process(201, TOP), process(301, TOP)]
-    table.processes += [
-        process(400, TOP),
-        process(401, TOP, session=301),
-        process(402, TOP, group=201),
-    ]
-    table.markers = {400: b"n.2"}
-    assert pids(known.members()) == {1: [201, 402], 2: [301, 400, 401]}
-
-
-def test_an_orphan_stays_known_when_it_sheds_its_marker(table) -> None:
-    known = families(table)
-    known.add(1, 201)
-    known.add(2, 301)
-    table.processes = [process(201, TOP), process(301, TOP), process(400, TOP)]
-    table.markers = {400: b"n.2"}
-    known.members()
-    table.markers = {}
-    assert pids(known.members())[2] == [301, 400]
-    table.processes[2] = table.processes[2]._replace(started=1)  # a reused pid is somebody else
-    assert pids(known.members())[EVERYONE] == [400]
-
-
-@pytest.mark.parametrize("marker", [b"", b"other.1", b"n.x", b"n", b"n."])
-def test_an_orphan_of_nobody_belongs_to_the_only_call_or_to_none(table, marker) -> None:
-    known = families(table)
-    known.add(1, 201)
-    table.processes = [process(201, TOP), process(400, TOP)]
-    table.markers = {400: marker}
-    assert pids(known.members()) == {1: [201, 400]}
-    known = families(table)
-    known.add(1, 201)
-    known.add(2, 301)
-    table.processes.append(process(301, TOP))
-    members = known.members()
-    assert pids(members) == {1: [201], 2: [301], EVERYONE: [400]}
-    assert len(of_call(members, EVERYONE)) == 3
-    assert of_call(members, 7) == []
-
-
-def test_the_dead_are_no_members_and_a_call_without_members_is_forgotten(table) -> None:
-    known = families(table)
-    known.add(1, 201)
-    table.processes = [process(201, TOP, state="Z"), process(202, TOP, session=201)]
-    assert known.pid_of(1) == 201
-    assert known.program_ended(201) == 1
-    assert known.program_ended(201) is None
-    assert known.pid_of(1) is None
-    assert known.may_have_orphans()
-    assert pids(known.members()) == {1: [202]}
-    table.processes = []
-    assert known.members() == {}
-    assert not known.may_have_orphans()
-    assert known._calls == {}
-
-
-def test_a_newborn_that_a_look_missed_is_looked_for_again(table) -> None:
-    known = families(table)
-    known.add(1, 201)
-    newborn = process(202, TOP, session=201)
-    looks = iter([{}, {}, {202: newborn}])
-    known.sight = table.sight._replace(snapshot=lambda: next(looks), children_of=lambda _: {202})
-    assert pids(known.members()) == {1: [202]}
-    known.sight = table.sight._replace(snapshot=dict, children_of=lambda _: {203})
-    assert known.members() == {}
-
-
-def test_an_ending_asks_once_waits_then_kills_and_gives_up_in_time(table) -> None:
-    ending = Ending(1, now=0, grace=2, kill=3)
-    family = [process(201, TOP), process(202, 201)]
-    assert not ending.is_over(family, table.sight)
-    assert not ending.is_over(family, table.sight)
-    asked = [
-        (201, signal.SIGTERM),
-        (201, signal.SIGCONT),
-        (202, signal.SIGTERM),
-        (202, signal.SIGCONT),
-    ]
-    assert table.signals == asked
-    table.clock = 2
-    assert not ending.is_over(family[:1], table.sight)
-    assert table.signals[4:] == [(201, signal.SIGKILL)]
-    table.clock = 5
-    assert ending.is_over(family[:1], table.sight)
-    assert ending.is_over([], table.sight)
-
-
-def test_without_a_grace_an_ending_kills_at_once(table) -> None:
-    Ending(1, now=0, grace=0, kill=1).is_over([process(201, TOP)], table.sight)
-    assert table.signals == [(201, signal.SIGKILL)]

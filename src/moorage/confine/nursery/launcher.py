@@ -14,7 +14,8 @@ from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
 from moorage.confine import call_filter, hardening, landlock
-from moorage.confine.nursery.families import EVERYONE, Ending, Families, of_call
+from moorage.confine.nursery import tree, warden
+from moorage.confine.nursery.families import EVERYONE, Ending, Families, Sight, of_call
 from moorage.confine.nursery.messages import Kind, Message
 from moorage.confine.nursery.tree import MARKER
 from moorage.confine.plan import parse_mounts, rules
@@ -31,6 +32,9 @@ TICK_MS = 10
 
 WAKEUP_BYTES = 4096
 """Any number of wake-ups is taken in one read."""
+
+MOST_REAPED = 256
+"""Children collected in a row: where they end faster than that, other things must go on as well."""
 
 LOST_KILL_SECONDS = 5.0
 """How long to go on killing when nobody waits for an answer."""
@@ -58,20 +62,24 @@ class Reaped(NamedTuple):
 
 
 def reap() -> Reaped:
-    """Collect every child that has ended."""
+    """Collect every child that has ended, at most ``MOST_REAPED``."""
     ended: list[tuple[int, int]] = []
-    while True:
+    while len(ended) < MOST_REAPED:
         try:
             pid, status = os.waitpid(-1, os.WNOHANG)
         except ChildProcessError:
             return Reaped(ended, has_more=False)
         if pid == 0:
-            return Reaped(ended, has_more=True)
+            break
         ended.append((pid, status))
+    return Reaped(ended, has_more=True)
 
 
-def confine(plan: Plan, found_abi: int) -> Message:
-    """Confine this process to its plan and return what to tell the worker."""
+def confine(plan: Plan, found_abi: int, *, last: int | None = None) -> Message:
+    """Confine this process to its plan and return what to tell the worker.
+
+    ``last`` is the pid of whoever will end after everything of this launcher, by default its own.
+    """
     try:
         hardening.become_subreaper()
         if not plan.mode.is_restricted:
@@ -88,7 +96,17 @@ def confine(plan: Plan, found_abi: int) -> Message:
     except OSError as error:
         return _unavailable(f"The kernel refused to confine commands: {error}. Nothing ran.", "")
     numbers = [number for identity in identities for number in identity]
-    return Message(Kind.READY, numbers=(os.getpid(), *numbers))
+    return Message(Kind.READY, numbers=(last or os.getpid(), *numbers))
+
+
+def sight_of(plan: Plan, found_abi: int, parent: int) -> Sight:
+    """Return how a launcher that has confined itself reaches what it started.
+
+    Everybody at one blow only where the kernel surely keeps its signals inside.
+    """
+    if warden.is_possible(plan, found_abi) and tree.is_parent_out_of_reach(parent):
+        return Sight(kill_all=tree.kill_all)
+    return Sight()
 
 
 def _mounts() -> tuple[Mount, ...]:
@@ -135,6 +153,7 @@ class Launcher:
         self._unsent: deque[Message] = deque()
         self._is_connected = True
         self._is_waiting_to_send = False
+        self._is_behind = False
         self._is_over = False
 
     def run(self) -> None:
@@ -155,9 +174,11 @@ class Launcher:
             self._flush(poll)
         if self._is_over and not self._unsent:
             return
-        ready = {fd for fd, _ in poll.poll(TICK_MS if self._endings else None)}
+        patience = 0 if self._is_behind else TICK_MS if self._endings else None
+        ready = {fd for fd, _ in poll.poll(patience)}
         if self._wakeup in ready:
             os.read(self._wakeup, WAKEUP_BYTES)
+        if self._wakeup in ready or self._is_behind:
             self._collect()
         if self._is_connected and self._lifeline in ready:
             self._lose(poll)
@@ -255,6 +276,7 @@ class Launcher:
 
     def _collect(self) -> None:
         ended, has_more = self._reaper()
+        self._is_behind = len(ended) >= MOST_REAPED
         finished = [
             (call, status)
             for pid, status in ended
@@ -275,7 +297,7 @@ class Launcher:
     def _go_on_ending(self) -> None:
         """Take every ending one step further, all with the same look at the process table."""
         self._collect()
-        members = self._families.members()
+        members = self._families.members([ending.call for ending in self._endings])
         waiting: list[Ending] = []
         for ending in self._endings:
             family = of_call(members, ending.call)
@@ -287,6 +309,8 @@ class Launcher:
             else:
                 self._tell(Kind.ENDED, ending.call, len(family))
         self._endings = waiting
+        if outrun := [ending.call for ending in waiting if ending.is_outrun]:
+            self._families.chase(outrun)
 
     def _lose(self, poll: select.poll) -> None:
         """Worker or nursery is gone: end everything, and tell nobody how it ended.

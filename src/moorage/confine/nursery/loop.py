@@ -12,13 +12,20 @@ import os
 import select
 import signal
 from contextlib import suppress
+from itertools import islice
 from typing import TYPE_CHECKING, NoReturn
 
 from moorage.confine import hardening
-from moorage.confine.nursery import tree
+from moorage.confine.nursery import tree, warden
 from moorage.confine.nursery.channel import Channel
 from moorage.confine.nursery.families import Families, Sight
-from moorage.confine.nursery.launcher import WAKEUP_BYTES, Launcher, confine
+from moorage.confine.nursery.launcher import (
+    MOST_REAPED,
+    WAKEUP_BYTES,
+    Launcher,
+    confine,
+    sight_of,
+)
 from moorage.confine.nursery.messages import Kind, Message, plan_from_texts
 
 if TYPE_CHECKING:
@@ -52,17 +59,30 @@ def become_nursery(descriptor: int) -> NoReturn:
         os._exit(status)
 
 
-def become_launcher(order: Message, channel: int, lifeline: int) -> NoReturn:
-    """Turn this freshly forked process into a launcher."""
+def become_launcher(order: Message, channel: int, lifeline: int, parent: int) -> NoReturn:
+    """Turn this freshly forked process into a launcher, or into the warden of one."""
     status = 1
     try:
         channel, lifeline = keep_descriptors(channel, lifeline)
+        (nonce,), *texts = order.texts
+        plan, found_abi = plan_from_texts(tuple(texts)), order.numbers[0]
+        last = os.getpid()
+        if warden.is_possible(plan, found_abi) and warden.become_warden(parent, found_abi):
+            pid = os.fork()
+            if pid != 0:
+                keep_descriptors()
+                warden.watch(pid)
+                os._exit(0)
+            parent = last
         hardening.set_name("moorage-launch")
         wakeup = prepare_signals()
-        (nonce,), *plan = order.texts
-        ready = confine(plan_from_texts(tuple(plan)), order.numbers[0])
+        ready = confine(plan, found_abi, last=last)
+        sight = sight_of(plan, found_abi, parent) if ready.kind is Kind.READY else Sight()
         launcher = Launcher(
-            Channel.of(channel), lifeline=lifeline, wakeup=wakeup, families=Families(nonce)
+            Channel.of(channel),
+            lifeline=lifeline,
+            wakeup=wakeup,
+            families=Families(nonce, sight=sight),
         )
         launcher.tell(ready)
         launcher.run()
@@ -93,15 +113,17 @@ def prepare_signals() -> int:
     """
     for number in IGNORED_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    for number in (signal.SIGCHLD, warden.END_SIGNAL):
+        signal.signal(number, signal.SIG_DFL)
     return hardening.open_child_events()
 
 
 def fork_launcher(order: Message, channel: int, lifeline: int) -> int:
-    """Fork a launcher and return its pid."""
+    """Fork a launcher and return its pid, or that of its warden."""
+    parent = os.getpid()
     pid = os.fork()
     if pid == 0:
-        become_launcher(order, channel, lifeline)
+        become_launcher(order, channel, lifeline, parent)
     return pid
 
 
@@ -170,7 +192,7 @@ class NurseryLoop:
             poll.unregister(self._channel)
             self._give_up_at = self._sight.now() + SWEEP_SECONDS
             for pid in self._launchers:
-                os.kill(pid, signal.SIGKILL)
+                os.kill(pid, warden.END_SIGNAL)
 
     def _receive(self) -> bool:
         """Handle one message; ``False`` when the worker is gone."""
@@ -184,7 +206,7 @@ class NurseryLoop:
             case Kind.KILL:
                 for pid, (number, _) in self._launchers.items():
                     if number == message.call:
-                        os.kill(pid, signal.SIGKILL)
+                        os.kill(pid, warden.END_SIGNAL)
             case _:
                 raise AssertionError(message.kind)
         return True
@@ -201,7 +223,7 @@ class NurseryLoop:
 
     def _bury(self) -> None:
         """Collect what ended, end what it left behind, and tell by closing its tombstone."""
-        for pid, status in self._reaper():
+        for pid, status in islice(self._reaper(), MOST_REAPED):
             if os.WIFSTOPPED(status):
                 # A command may stop its launcher (kill -STOP -1); the worker must not hang on it.
                 if pid in self._launchers:
@@ -220,11 +242,15 @@ class NurseryLoop:
             os.close(tombstone)
 
     def _has_orphans(self) -> bool:
-        return bool(self._sight.children_of(os.getpid()) - self._launchers.keys())
+        return bool(self._orphans())
+
+    def _orphans(self) -> set[int]:
+        return self._sight.children_of(os.getpid()) - self._launchers.keys()
 
     def _sweep(self) -> None:
         children = tree.by_parent(self._sight.snapshot())
-        for top in children.get(os.getpid(), ()):
-            if top.pid not in self._launchers:
-                for process in tree.with_descendants(top, children):
-                    self._sight.send_signal(process, signal.SIGKILL)
+        for pid in self._orphans():
+            # First those who may fork and end before anybody has looked at them.
+            orphan = tree.unseen(pid, os.getpid())
+            for process in tree.with_descendants(orphan, children):
+                self._sight.send_signal(process, signal.SIGKILL)

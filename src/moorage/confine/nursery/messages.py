@@ -43,7 +43,7 @@ class Kind(IntEnum):
 
     # Launcher to worker.
     READY = 20
-    """(pid, then device and inode of each granted path)."""
+    """(pid of who ends last, then device and inode of each granted path)."""
     UNAVAILABLE = 21
     """(); (message, hint)."""
     STARTED = 22

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -66,6 +67,15 @@ def parse_stat(content: bytes) -> Process:
     )
 
 
+UNSEEN = -1
+"""The start of a process that no look at the table has shown."""
+
+
+def unseen(pid: int, parent: int) -> Process:
+    """Return a child of which nothing is known but that it has not been collected."""
+    return Process(pid, "?", parent, 0, 0, UNSEEN)
+
+
 def by_parent(table: Table) -> dict[int, list[Process]]:
     """Return the table as children of each parent."""
     children: dict[int, list[Process]] = {}
@@ -111,6 +121,8 @@ def send_signal(process: Process, number: int) -> bool:
     """
     if process.pid <= 1:
         return False
+    if process.started == UNSEEN:
+        return send_to_child(process.pid, number)
     try:
         handle = os.pidfd_open(process.pid)
     except OSError:
@@ -126,6 +138,43 @@ def send_signal(process: Process, number: int) -> bool:
     finally:
         os.close(handle)
     return True
+
+
+def send_to_child(pid: int, number: int) -> bool:
+    """Signal a child of this process; its pid is its own until this process collects it."""
+    try:
+        os.kill(pid, number)
+    except OSError:
+        return False
+    return True
+
+
+def is_parent_out_of_reach(parent: int) -> bool:
+    """Return whether the kernel keeps this process from signalling its parent.
+
+    Both have the same user, so nothing but a closed signal scope can be the reason.
+    """
+    try:
+        os.kill(parent, 0)
+    except PermissionError:
+        return os.getppid() == parent
+    except OSError:
+        pass
+    return False
+
+
+def kill_all() -> None:
+    """Kill everybody that this process may signal: only for one in a proven signal scope.
+
+    The kernel visits all at one instant, so nobody escapes by forking meanwhile. Its answer does
+    not tell whether anybody was hit.
+    """
+    with suppress(OSError):
+        os.kill(-1, signal.SIGKILL)
+
+
+def kill_nobody() -> None:
+    """Stand in for ``kill_all`` where strangers may be signalled, too."""
 
 
 def send_signals(processes: Iterable[Process], number: int) -> None:
