@@ -169,18 +169,37 @@ async def test_a_lost_launcher_wakes_everyone(bench) -> None:
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(expect_death, "wait", child.wait)
-        tasks.start_soon(expect_death, "started", bench.end.started, call, "x")
         tasks.start_soon(expect_death, "ready", bench.end.ready)
         tasks.start_soon(expect_death, "count", bench.end.count_left, call)
         await bench.hear()
         bench.die()
-    assert sorted(woken) == ["count", "ready", "started", "wait"]
+    assert sorted(woken) == ["count", "ready", "wait"]
     await child.end(0)
     assert await child.count_left() == 0
     with pytest.raises(EnvironmentDied):
         await child.signal(1)
     assert not bench.end.is_usable()
     assert await bench.end.close(0) == 0
+    close(child)
+
+
+async def test_a_program_may_have_run_though_its_launcher_was_lost_before_it_said_so(bench) -> None:
+    call = bench.end.expect()
+    reading, writing = os.pipe()
+    stderr, stderr_end = os.pipe()
+    child = Child(bench.end, call, PipeReader(reading), PipeReader(stderr))
+    os.write(writing, b"so far")
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(bench.end.started, call, "x")
+        await anyio.wait_all_tasks_blocked()
+        bench.die()
+    assert child.pid == 0
+    assert not child.is_running
+    with pytest.raises(EnvironmentDied):
+        await child.wait()
+    assert await child.stdout.read() == b"so far"
+    os.close(writing)
+    os.close(stderr_end)
     close(child)
 
 

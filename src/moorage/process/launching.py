@@ -210,7 +210,7 @@ class LauncherEnd:
         Raises:
             InvalidArguments: the arguments are longer than the system takes.
             ProvisionError: the program or its directory cannot be used.
-            EnvironmentDied: the launcher was lost.
+            EnvironmentDied: the launcher was lost before it could be told to.
         """
         descriptors = [*outputs, *(fd for fd in (spec.cwd_fd, spec.stdin_fd) if fd is not None)]
         texts = (encode_texts(spec.argv), _entries(spec.variables), encode_texts([spec.cwd]))
@@ -221,20 +221,20 @@ class LauncherEnd:
         await self.started(call, spec.argv[0])
 
     async def started(self, call: Call, what: str) -> None:
-        """Return when a call's program runs; ``what`` names it in messages.
+        """Return when a call's program runs, or ran; ``what`` names it in messages.
+
+        It may have run, printed and ended its launcher before that could tell of it. So the loss is
+        told to whoever waits for the program, and what it printed can be read until then.
 
         Raises:
             InvalidArguments: the arguments are longer than the system takes.
             ProvisionError: the program or its directory cannot be used.
-            EnvironmentDied: the launcher was lost.
         """
         if not call.started.is_set():
             await self._await(call.started)
         if call.error is not None:
             call.exited.set()
             raise _not_started(what, call.error) from call.error
-        if call.pid == 0:
-            self.check_alive()
 
     def expect(self, number: int | None = None) -> Call:
         """Return a call with a number of its own, before its program is started."""

@@ -153,7 +153,7 @@ class Supervisor:
             ConfinementUnavailable: the kernel cannot enforce the plan; nothing ran.
             InvalidArguments: an argument or variable holds a NUL byte, or is too long; nothing ran.
             ProvisionError: the program or its directory cannot be used; nothing ran.
-            EnvironmentDied: the launcher was lost while it started the program.
+            EnvironmentDied: the launcher was lost before it could start the program; nothing ran.
         """
         launcher = await self._launcher_for(spec.plan)
         if self._provider is not None and spec.plan.mode.is_restricted:
