@@ -46,6 +46,7 @@ class ScriptedSession:
         )
         self.tool_result = ToolResult(content=(ContentPart(type="text", text="done"),))
         self.error: BaseException | None = None
+        self.closing_error: Exception | None = None
         self.files: dict[str, bytes] = {}
         self.piece_bytes = 4
         self.reading_error: ExecutionError | None = None
@@ -81,7 +82,11 @@ def session(monkeypatch: pytest.MonkeyPatch) -> ScriptedSession:
         environment: str | None = None, **options: Any
     ) -> AsyncIterator[ScriptedSession]:
         scripted.opened_with = {"environment": environment, **options}
-        yield scripted
+        try:
+            yield scripted
+        finally:
+            if scripted.closing_error is not None:
+                raise scripted.closing_error
 
     monkeypatch.setattr(moorage, "open_session", open_session, raising=False)
     return scripted

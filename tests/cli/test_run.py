@@ -17,6 +17,7 @@ from moorage.errors import (
     NotFound,
     OutcomeUnknown,
     Refused,
+    ShutdownIncomplete,
 )
 from moorage.host.results import command_result
 
@@ -259,6 +260,26 @@ def test_json_has_the_same_keys_for_every_outcome(command_line: Any, session: An
     assert broken.document.keys() == ended.document.keys()
     assert broken.document["outcome"] == "unknown"
     assert broken.document["error"] == {"code": "outcome_unknown", "message": "gone.", "hint": ""}
+
+
+def test_a_session_that_fails_to_close_adds_no_second_document(
+    command_line: Any, session: Any
+) -> None:
+    session.ends(stdout="kept\n", exit_code=3)
+    session.closing_error = ShutdownIncomplete("something is left.", hint="Look.")
+    ended = command_line("run", "--json", "--", "x")
+    assert (ended.code, ended.document["stdout"], ended.document["exit_code"]) == (125, "kept\n", 3)
+    assert ended.document["error"] == {
+        "code": "shutdown_incomplete",
+        "message": "something is left.",
+        "hint": "Look.",
+    }
+    session.error = OutcomeUnknown("gone.", result=command_result({"stdout": "so far"}))
+    broken = command_line("run", "--json", "--", "x")
+    assert broken.document["error"]["code"] == "outcome_unknown"
+    session.error = Refused("not this.")
+    session.closing_error = ExceptionGroup("both", [Refused("no."), ShutdownIncomplete("left.")])
+    assert command_line("run", "--json", "--", "x").document["error"]["message"] == "no. left."
 
 
 def test_what_was_printed_before_the_environment_died_is_shown(

@@ -15,8 +15,9 @@ import click
 from click.shell_completion import CompletionItem, shell_complete
 
 from moorage.cli import exit_codes
+from moorage.cli.failures import as_document, described, sentence
 from moorage.cli.render import print_failure, print_json, styled
-from moorage.errors import ExecutionError, InvalidArguments
+from moorage.errors import InvalidArguments
 
 
 class Entry(NamedTuple):
@@ -192,46 +193,13 @@ def report(error: Exception, *, as_json: bool) -> int:
     """Say what went wrong, for people or as JSON, and return the exit code."""
     if os.environ.get("MOORAGE_DEBUG") == "1":
         traceback.print_exception(error)
-    if isinstance(error, ExceptionGroup):
-        return max(report(inner, as_json=as_json) for inner in error.exceptions)
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         click.echo(error.format_message(), err=True)
         return exit_codes.USAGE
-    code, message, hint, exit_code = _described(error)
+    failures = described(error)
     if as_json:
-        print_json({"error": {"code": code, "message": message, "hint": hint}})
+        print_json({"error": as_document(failures)})
     else:
-        print_failure(f"{_sentence(message)} {hint}".strip())
-    return exit_code
-
-
-def _described(error: Exception) -> tuple[str, str, str, int]:
-    """Return the code, what happened, what to do, and the exit code."""
-    if isinstance(error, ExecutionError):
-        return error.code, error.message, error.hint, exit_codes.exit_code_of(error)
-    if isinstance(error, click.ClickException):
-        context = getattr(error, "ctx", None)
-        path = context.command_path if context is not None else "moorage"
-        return (
-            "usage_error",
-            _sentence(error.format_message()),
-            f"See {path} --help.",
-            exit_codes.USAGE,
-        )
-    if isinstance(error, OSError) and error.filename:
-        what = f"{os.fsdecode(error.filename)}: {error.strerror}."
-        return "execution_error", what, "", exit_codes.OWN_FAILURE
-    if isinstance(error, OSError) and error.strerror:
-        what = f"Reading or writing failed: {error.strerror}."
-        return "execution_error", what, "", exit_codes.OWN_FAILURE
-    return (
-        "execution_error",
-        f"Moorage itself failed: {type(error).__name__}: {error}.",
-        "Set MOORAGE_DEBUG=1 to see where.",
-        exit_codes.OWN_FAILURE,
-    )
-
-
-def _sentence(text: str) -> str:
-    """Return the text with a full stop, unless it ends in a way of its own."""
-    return text if text.endswith((".", "?", "!", ")")) else f"{text}."
+        for failure in failures:
+            print_failure(f"{sentence(failure.message)} {failure.hint}".strip())
+    return max(failure.exit_code for failure in failures)

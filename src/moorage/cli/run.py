@@ -16,6 +16,8 @@ from moorage.cli.command_output import (
     print_notes,
     write_output,
 )
+from moorage.cli.failures import as_document as failure_document
+from moorage.cli.failures import described
 from moorage.cli.parameters import WholeNumber
 from moorage.cli.render import print_json
 from moorage.cli.session_options import SessionChoice, open_chosen, session_options
@@ -87,35 +89,58 @@ def command(choice: SessionChoice, *, as_json: bool, **options: Any) -> int:
 
 
 async def _run(choice: SessionChoice, request: Request, data: bytes | None, as_json: bool) -> int:
-    async with open_chosen(choice) as session:
-        try:
-            result = await session.run(
-                request.command(),
-                cwd=request.cwd,
-                timeout_seconds=request.timeout_seconds,
-                input=data,
-            )
-        except (OutcomeUnknown, EnvironmentDied) as error:
-            if error.result is None:
-                raise
-            return await _show_broken_off(session, error, request, as_json=as_json)
-        if as_json:
-            print_json(as_document(result, session.id))
-        else:
-            written = await write_output(session, result)
-            print_notes(result, request.words, written)
-        return exit_codes.exit_code_of_outcome(result.outcome, result.exit_code)
-
-
-async def _show_broken_off(
-    session: Session, error: OutcomeUnknown | EnvironmentDied, request: Request, *, as_json: bool
-) -> int:
-    """Show what was known when the place of the command went away."""
-    result: CommandResult = error.result
     if not as_json:
-        written = await write_output(session, result)
-        print_notes(result, request.words, written)
-        raise error
-    described = {"code": error.code, "message": error.message, "hint": error.hint}
-    print_json({**as_document(result, session.id), "error": described})
-    return exit_codes.exit_code_of(error)
+        async with open_chosen(choice) as session:
+            return await _show(session, request, data)
+    document: dict[str, Any] = {}
+    code = exit_codes.OK
+    try:
+        async with open_chosen(choice) as session:
+            document, code = await _tell(session, request, data)
+    except Exception as error:
+        if not document:
+            raise
+        # The session failed to close: what is known of the command stays the one document.
+        failures = described(error)
+        code = max(failure.exit_code for failure in failures)
+        document["error"] = document["error"] or failure_document(failures)
+    print_json(document)
+    return code
+
+
+async def _ask(session: Session, request: Request, data: bytes | None) -> CommandResult:
+    return await session.run(
+        request.command(), cwd=request.cwd, timeout_seconds=request.timeout_seconds, input=data
+    )
+
+
+async def _show(session: Session, request: Request, data: bytes | None) -> int:
+    """Pass on what the command wrote; the same when its place went away meanwhile."""
+    broken: OutcomeUnknown | EnvironmentDied | None = None
+    try:
+        result = await _ask(session, request, data)
+    except (OutcomeUnknown, EnvironmentDied) as error:
+        if error.result is None:
+            raise
+        broken, result = error, error.result
+    written = await write_output(session, result)
+    print_notes(result, request.words, written)
+    if broken is not None:
+        raise broken
+    return exit_codes.exit_code_of_outcome(result.outcome, result.exit_code)
+
+
+async def _tell(
+    session: Session, request: Request, data: bytes | None
+) -> tuple[dict[str, Any], int]:
+    """Return the document of the result and the exit code."""
+    try:
+        result = await _ask(session, request, data)
+    except (OutcomeUnknown, EnvironmentDied) as error:
+        if error.result is None:
+            raise
+        document = as_document(error.result, session.id)
+        document["error"] = failure_document(described(error))
+        return document, exit_codes.exit_code_of(error)
+    code = exit_codes.exit_code_of_outcome(result.outcome, result.exit_code)
+    return as_document(result, session.id), code
