@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import base64
+import json
 
 import pytest
 
@@ -76,13 +77,50 @@ async def test_a_continuation_belongs_to_its_path(desk) -> None:
 async def test_a_continuation_is_no_way_past_the_boundary(desk) -> None:
     (desk.outside / "secret.txt").write_text("1\n2\n")
     token = base64.urlsafe_b64encode(
-        b'["' + str(desk.outside / "plain.txt").encode() + b'","",1,null]'
+        b'["' + str(desk.outside / "plain.txt").encode() + b'","' + b"0" * 24 + b'",1,null]'
     ).decode()
     with pytest.raises(Refused):
         await desk.call("read_file", continuation=token.rstrip("="))
 
 
-@pytest.mark.parametrize("token", ["?", "abc", "W10", "\N{SNOWMAN}"])
+def forged(*fields: object) -> str:
+    return base64.urlsafe_b64encode(json.dumps(fields).encode()).decode().rstrip("=")
+
+
+DIGEST = "0" * 24
+
+
+@pytest.mark.parametrize(
+    "token",
+    [
+        "?",
+        "abc",
+        "W10",
+        "\N{SNOWMAN}",
+        "W" * 100_000,
+        forged("a.txt", DIGEST, -1, None),
+        forged("a.txt", DIGEST, 0, None),
+        forged("a.txt", DIGEST, 10**30, None),
+        forged("a.txt", DIGEST, 1, -3),
+        forged("a.txt", DIGEST, 1, 10**30),
+        forged("a.txt", DIGEST, 1.5, None),
+        forged("a.txt", "", 1, None),
+        forged("a.txt", "not a digest, but long..", 1, None),
+        forged("a.txt", f"{DIGEST}\n", 1, None),
+        forged("", DIGEST, 1, None),
+        forged("a\0", DIGEST, 1, None),
+        forged("a" * 5000, DIGEST, 1, None),
+        forged([["a"]], DIGEST, 1, None),
+    ],
+)
 async def test_a_made_up_continuation_is_an_argument_error(desk, token: str) -> None:
     with pytest.raises(InvalidArguments, match="not a token of an earlier result"):
         await desk.call("read_file", continuation=token)
+
+
+@pytest.mark.parametrize("name", ["offset", "limit"])
+@pytest.mark.parametrize("value", [-1, 10**9 + 1, 10**30])
+async def test_a_number_that_no_line_has_is_an_argument_error(desk, name: str, value: int) -> None:
+    (desk.path / "a.txt").write_text("1\n2\n")
+    with pytest.raises(InvalidArguments, match=f"argument {name} is {value}; it counts from 1"):
+        await desk.call("read_file", path="a.txt", **{name: value})

@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import binascii
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from moorage.errors import InvalidArguments
 
 _DIGEST_CHARACTERS = 24
+HIGHEST_LINE = 10**9
+"""More lines than any file has that can be read here."""
+
+# A path of 4,096 characters, each escaped, and the base64 around it.
+_LONGEST_TOKEN = 64 * 1024
+
+_Line = Annotated[int, Meta(ge=1, le=HIGHEST_LINE)]
 
 
 class Continuation(msgspec.Struct, frozen=True, array_like=True):
     """Which file, with which content, and from which line; not a secret and no leave to read."""
 
-    path: str
-    digest: str
-    start_line: int
-    limit: int | None = None
+    path: Annotated[str, Meta(min_length=1, max_length=4096)]
+    digest: Annotated[str, Meta(pattern=f"^[0-9a-f]{{{_DIGEST_CHARACTERS}}}\\Z")]
+    start_line: _Line
+    limit: _Line | None = None
 
     @classmethod
     def of(cls, path: str, content_sha256: str, start_line: int, limit: int | None) -> Continuation:
@@ -41,10 +50,14 @@ def decode_continuation(token: str) -> Continuation:
         InvalidArguments: it is not a token of an earlier result.
     """
     try:
+        token = token[:_LONGEST_TOKEN]  # of a longer one nothing is left that can be read
         data = urlsafe_b64decode(token.encode() + b"=" * (-len(token) % 4))
-        return msgspec.json.decode(data, type=Continuation)
-    except (binascii.Error, UnicodeError, ValueError, msgspec.DecodeError):
+        found = msgspec.json.decode(data, type=Continuation)
+    except (binascii.Error, ValueError, RecursionError, msgspec.DecodeError):
+        found = None
+    if found is None or "\0" in found.path:
         raise InvalidArguments(
             "read_file: argument continuation is not a token of an earlier result.",
             hint="Copy it exactly, or use offset and limit.",
-        ) from None
+        )
+    return found

@@ -68,6 +68,9 @@ class Grep:
     def _query(self, arguments: GrepArguments) -> Query:
         if "\0" in arguments.pattern:
             raise InvalidArguments("the pattern contains a NUL character.")
+        size, most = len(arguments.pattern.encode()), self._limits.max_pattern_bytes
+        if size > most:
+            raise InvalidArguments(f"the pattern has {size} bytes; at most {most} can be used.")
         around = arguments.context or 0
         before = around if arguments.before is None else arguments.before
         after = around if arguments.after is None else arguments.after

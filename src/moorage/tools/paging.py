@@ -17,6 +17,9 @@ from moorage.tools.results import failure
 VIEW_TOKENS = 2048
 """What the model is shown of a tool's answer, except of read_file and bash."""
 
+HIGHEST_OFFSET = 10**9
+"""More than any answer has."""
+
 VIEW_BYTES = VIEW_TOKENS * BYTES_PER_TOKEN
 
 # What is set aside for the sentence that says how to go on.
@@ -29,8 +32,8 @@ def check_page(offset: int, expected_revision: str | None) -> None:
     Raises:
         InvalidArguments: the offset is negative, or not zero and without the token of page one.
     """
-    if offset < 0:
-        raise InvalidArguments(f"offset is {offset}; it counts from 0.")
+    if not 0 <= offset <= HIGHEST_OFFSET:
+        raise InvalidArguments(f"offset is {offset}; it is a number from 0 to {HIGHEST_OFFSET}.")
     if offset and not expected_revision:
         raise InvalidArguments(
             f"offset is {offset} and expected_revision is missing.",
@@ -64,7 +67,8 @@ def too_slow(seconds: float) -> ToolResult:
     """Return the error that looking took too long."""
     return failure(
         "timed_out",
-        f"Nothing is returned: looking took longer than {seconds:g} s. Name a smaller folder.",
+        f"Nothing is returned: looking took longer than {seconds:g} s. Name a smaller folder, or "
+        "a simpler pattern.",
     )
 
 

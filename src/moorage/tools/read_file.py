@@ -10,7 +10,7 @@ import msgspec
 
 from moorage.errors import InvalidArguments
 from moorage.protocol.workspace_tools import WORKSPACE_TOOLS, ReadFileArguments
-from moorage.tools.continuation import Continuation, decode_continuation
+from moorage.tools.continuation import HIGHEST_LINE, Continuation, decode_continuation
 from moorage.tools.file_limits import FileLimits
 from moorage.tools.image_result import image_result
 from moorage.tools.misfortunes import MISFORTUNES, told
@@ -140,8 +140,10 @@ class ReadFile:
 def _asked(arguments: ReadFileArguments) -> _Asked:
     for name in ("offset", "limit"):
         value = getattr(arguments, name)
-        if value is not None and value < 0:
-            raise InvalidArguments(f"read_file: argument {name} is {value}; it counts from 1.")
+        if value is not None and not 0 <= value <= HIGHEST_LINE:
+            raise InvalidArguments(
+                f"read_file: argument {name} is {value}; it counts from 1 to {HIGHEST_LINE}."
+            )
     offset, limit = arguments.offset or None, arguments.limit or None
     if not arguments.continuation:
         if not arguments.path:

@@ -14,8 +14,7 @@ from moorage.tools.results import failure
 from moorage.workspace.search.engine import Search, find_program, way_to_search
 from moorage.workspace.search.globs import GlobError
 from moorage.workspace.search.hits import TooDeep
-from moorage.workspace.search.pattern import PatternError
-from moorage.workspace.search.selection import SearchPlace
+from moorage.workspace.search.selection import PatternError, SearchFailed, SearchPlace
 
 if TYPE_CHECKING:
     from moorage.protocol.tool_calls import ToolResult
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from moorage.workspace.opening.location import Location
     from moorage.workspace.search.hits import SearchLimits
 
-SEARCH_MISFORTUNES = (*MISFORTUNES, TooDeep, TimeoutError, PatternError, GlobError)
+SEARCH_MISFORTUNES = (*MISFORTUNES, TooDeep, TimeoutError, PatternError, GlobError, SearchFailed)
 
 
 def search_way(context: ToolContext) -> Search:
@@ -66,6 +65,8 @@ def search_failure(error: Exception, path: str, offset: int, limits: SearchLimit
             return failure("bad_pattern", f"The pattern cannot be searched for: {error}")
         case GlobError():
             return failure("bad_pattern", f"The glob cannot be used: {error}.")
+        case SearchFailed():
+            return failure("search_failed", f"The search failed: {error}")
         case TooDeep():
             return too_deep(offset)
         case TimeoutError():

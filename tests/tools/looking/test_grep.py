@@ -409,3 +409,45 @@ async def test_the_mode_read_only_searches_too(searched) -> None:
     searched.write("a", "needle\n")
     data = await searched.data("grep", pattern="needle", mode=PermissionMode.READ_ONLY)
     assert data["total"] == 1
+
+
+HARD_PATTERNS = [
+    "(" * 3000 + "x" + ")" * 3000,
+    "[" * 3000 + "x" + "]" * 3000,
+    "[^" * 90 + "x" + "]" * 90,
+    "[a" + "~~[b" * 60 + "]" * 61,
+    "x" + "*" * 3000,
+    "x{99999999999999999999}",
+    "x{1000}{1000}{1000}",
+    "(?:" * 60 + "x" + "{1000})" * 60,
+    "(x+x+)+y",
+    "x|" * 10_000,
+    "\\x{" + "0" * 5000 + "41}",
+    "\ud7ff[\u0100-\U0010ffff]" * 500,
+]
+
+
+@pytest.mark.parametrize("pattern", HARD_PATTERNS)
+async def test_whatever_the_pattern_there_is_an_answer_or_one_clear_error(
+    searched, pattern: str
+) -> None:
+    searched.write("f", "x" * 3000 + "\n")
+    result = await searched.call("grep", pattern=pattern)
+    if result.is_error:
+        assert result.structured_content["error_kind"] == "bad_pattern"
+        assert "Traceback" not in result.text
+
+
+async def test_a_pattern_longer_than_a_program_takes_is_an_argument_error(searched) -> None:
+    with pytest.raises(InvalidArguments, match="has 32769 bytes; at most 32768"):
+        await searched.call("grep", pattern="x" * 32_769)
+    assert not (await searched.call("grep", pattern="x" * 32_768)).is_error
+
+
+@pytest.mark.parametrize("offset", [-1, 10**9 + 1, 10**30])
+@pytest.mark.parametrize("tool", ["grep", "glob"])
+async def test_an_offset_that_no_answer_has_is_an_argument_error(
+    searched, tool: str, offset: int
+) -> None:
+    with pytest.raises(InvalidArguments, match=f"offset is {offset}; it is a number from 0 to"):
+        await searched.call(tool, pattern="x", offset=offset, expected_revision="x")

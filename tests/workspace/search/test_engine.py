@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+import random
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import anyio
+import msgspec
 import pytest
 
 from moorage.confine.plan import Plan
-from moorage.errors import WorkerFailure
 from moorage.policy.permission import PermissionMode
 from moorage.process.supervisor import Supervisor
+from moorage.workspace.search.by_program import ProgramSearch
 from moorage.workspace.search.engine import (
     Page,
     find_files,
@@ -21,9 +23,9 @@ from moorage.workspace.search.engine import (
     way_to_search,
 )
 from moorage.workspace.search.hits import Collector, Line, SearchLimits, Sheet
-from moorage.workspace.search.own import OwnSearch
-from moorage.workspace.search.selection import Query, SearchPlace
-from moorage.workspace.search.with_ripgrep import RipgrepSearch
+from moorage.workspace.search.own import OwnEngine
+from moorage.workspace.search.ripgrep import Ripgrep
+from moorage.workspace.search.selection import Query, SearchFailed, SearchPlace
 
 
 @pytest.fixture
@@ -63,12 +65,16 @@ async def test_a_file_that_changes_between_counting_and_reading_is_searched_agai
     assert (way.attempts, len(answer.records)) == (attempts, records)
 
 
+@pytest.mark.needs("landlock")
 async def test_a_file_that_goes_away_before_it_is_read_gives_no_record(
-    place: SearchPlace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    place: SearchPlace,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    supervisor: Supervisor,
 ) -> None:
     (tmp_path / "a").write_text("x\n")
     (tmp_path / "b").write_text("x\n")
-    way = OwnSearch()
+    way = own(place, supervisor, small_bytes=0)
     real_read = way.read
 
     async def read(*arguments) -> None:
@@ -80,20 +86,96 @@ async def test_a_file_that_goes_away_before_it_is_read_gives_no_record(
     assert [record.path for record in answer.records] == [b"b"]
 
 
-@pytest.mark.needs("landlock")
-@pytest.mark.parametrize("body", ["kill -9 $$", "sleep 60"])
-async def test_a_program_that_dies_or_hangs_is_one_clear_error(
-    place: SearchPlace, tmp_path: Path, supervisor: Supervisor, body: str
-) -> None:
-    program = tmp_path / "rg"
+def own(place: SearchPlace, supervisor: Supervisor, *, small_bytes: int = 10**6) -> ProgramSearch:
+    plan = Plan(mode=PermissionMode.STANDARD, writable_roots=(place.absolute,))
+    return ProgramSearch(OwnEngine(), supervisor, plan, small_bytes=small_bytes)
+
+
+def planted(place: SearchPlace, supervisor: Supervisor, body: str) -> ProgramSearch:
+    """Return a search with a program that only has the name of ripgrep."""
+    program = Path(place.absolute) / "rg"
     program.write_text(f"#!/bin/sh\n{body}\n")
     program.chmod(0o755)
     plan = Plan(mode=PermissionMode.STANDARD, writable_roots=(place.absolute,))
-    way = RipgrepSearch(str(program), supervisor, plan)
-    limits = SearchLimits(timeout_seconds=0.5)
-    with pytest.raises((WorkerFailure, TimeoutError)) as caught:
-        await search(way, place, Query(pattern="x"), Page(0, 9), limits)
-    assert isinstance(caught.value, TimeoutError) == (body == "sleep 60")
+    return ProgramSearch(Ripgrep(str(program)), supervisor, plan)
+
+
+SHORT = SearchLimits(timeout_seconds=0.5)
+QUESTIONS = [Query(pattern="x"), Query(pattern="x", counts_files=True), None]
+EMPTY_LINE = '{"type":"context","data":{"lines":{"text":""},"line_number":1,"submatches":[]}}'
+
+
+async def ask(way: ProgramSearch, place: SearchPlace, query: Query | None) -> None:
+    """Search, or without a query list the files."""
+    with anyio.fail_after(5):
+        if query is None:
+            await find_files(way, place, lambda _: True, Page(0, 9), SHORT)
+        else:
+            await search(way, place, query, Page(0, 9), SHORT)
+
+
+@pytest.mark.needs("landlock")
+@pytest.mark.parametrize("query", QUESTIONS)
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("kill -9 $$", "ended by signal 9"),
+        ("echo no rg here >&2; exit 7", "exit code 7 .no rg here"),
+    ],
+)
+async def test_a_program_that_does_not_do_its_work_is_one_clear_error(
+    place: SearchPlace, supervisor: Supervisor, query: Query | None, body: str, words: str
+) -> None:
+    with pytest.raises(SearchFailed, match=words):
+        await ask(planted(place, supervisor, body), place, query)
+
+
+@pytest.mark.needs("landlock")
+@pytest.mark.parametrize("query", QUESTIONS)
+@pytest.mark.parametrize(
+    "body",
+    [
+        "exec sleep 60",
+        "exec yes",
+        "exec tr '\\0' x < /dev/zero",
+        "exec cat /dev/zero",
+        "while :; do printf 'a\\0'; done",
+        f"exec yes '{EMPTY_LINE}'",
+    ],
+)
+async def test_a_program_that_never_ends_is_ended_while_the_worker_answers(
+    place: SearchPlace, supervisor: Supervisor, query: Query | None, body: str
+) -> None:
+    turns = 0
+
+    async def take_turns() -> None:
+        nonlocal turns
+        while True:
+            await anyio.sleep(0.01)
+            turns += 1
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(take_turns)
+        with pytest.raises((SearchFailed, TimeoutError)) as caught:
+            await ask(planted(place, supervisor, body), place, query)
+        tasks.cancel_scope.cancel()
+    if isinstance(caught.value, TimeoutError):
+        assert turns > 5
+    else:
+        assert "no output of a search" in str(caught.value)
+
+
+@pytest.mark.needs("landlock")
+@pytest.mark.parametrize("query", QUESTIONS[:2])
+async def test_a_pattern_that_takes_for_ever_is_ended_while_the_worker_answers(
+    place: SearchPlace, supervisor: Supervisor, query: Query
+) -> None:
+    # So many sets of states that none is met twice.
+    text = "".join(random.Random(1).choices("xy", k=500_000))  # noqa: S311 - no secret
+    (Path(place.absolute) / "f").write_text(text)
+    pattern = "(?:x|y)*x(?:x|y){1000}[^xy]"
+    with pytest.raises(TimeoutError):
+        await ask(own(place, supervisor), place, msgspec.structs.replace(query, pattern=pattern))
 
 
 @pytest.mark.needs("landlock")
@@ -103,7 +185,7 @@ async def test_a_cancelled_search_ends_ripgrep(
     (tmp_path / "rg").write_text("#!/bin/sh\necho $$ > pid\nsleep 60\n")
     (tmp_path / "rg").chmod(0o755)
     plan = Plan(mode=PermissionMode.STANDARD, writable_roots=(place.absolute,))
-    way = RipgrepSearch(str(tmp_path / "rg"), supervisor, plan)
+    way = ProgramSearch(Ripgrep(str(tmp_path / "rg")), supervisor, plan)
     with anyio.fail_after(5):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(search, way, place, Query(pattern="x"), Page(0, 9), SearchLimits())
@@ -111,16 +193,6 @@ async def test_a_cancelled_search_ends_ripgrep(
                 await anyio.lowlevel.checkpoint()
             tasks.cancel_scope.cancel()
     assert not os.path.exists(f"/proc/{int((tmp_path / 'pid').read_text())}")  # noqa: ASYNC240
-
-
-async def test_an_own_search_can_be_cancelled(place: SearchPlace, tmp_path: Path) -> None:
-    for number in range(50):
-        (tmp_path / f"d{number}").mkdir()
-        (tmp_path / f"d{number}" / "f").write_text("x\n" * 1000)
-    with anyio.CancelScope() as scope:
-        scope.cancel()
-        await find_files(OwnSearch(), place, lambda _: True, Page(0, 9), SearchLimits())
-    assert scope.cancelled_caught
 
 
 def test_a_program_is_found_on_the_absolute_folders_of_path(tmp_path: Path) -> None:
@@ -145,4 +217,6 @@ def test_a_program_that_is_installed_meanwhile_is_found(tmp_path: Path) -> None:
 
 def test_without_ripgrep_the_own_engine_searches() -> None:
     nothing = None
-    assert isinstance(way_to_search(None, nothing, nothing), OwnSearch)
+    way = way_to_search(None, nothing, nothing)
+    assert isinstance(way, ProgramSearch)
+    assert isinstance(way._engine, OwnEngine)

@@ -12,6 +12,7 @@ import pytest
 
 from moorage.confine.plan import Plan
 from moorage.process.supervisor import Supervisor
+from moorage.workspace.search.by_program import SMALL_ANSWER_BYTES, ProgramSearch
 from moorage.workspace.search.engine import (
     Answer,
     Page,
@@ -21,10 +22,9 @@ from moorage.workspace.search.engine import (
     way_to_search,
 )
 from moorage.workspace.search.hits import SearchLimits
-from moorage.workspace.search.own import OwnSearch
-from moorage.workspace.search.pattern import PatternError
-from moorage.workspace.search.selection import Query, SearchPlace, read_include
-from moorage.workspace.search.with_ripgrep import SMALL_ANSWER_BYTES, RipgrepSearch
+from moorage.workspace.search.own import OwnEngine
+from moorage.workspace.search.ripgrep import Ripgrep
+from moorage.workspace.search.selection import PatternError, Query, SearchPlace, read_include
 
 pytestmark = [pytest.mark.needs("rg", "landlock")]
 
@@ -82,8 +82,16 @@ class Engines:
     async def both(
         self, query: Query, page: Page = PAGE, *, small_bytes: int = SMALL_ANSWER_BYTES
     ) -> tuple[Answer, Answer]:
-        ways = (RipgrepSearch(_ripgrep(), *self._start, small_bytes=small_bytes), OwnSearch())
-        theirs, ours = [await search(way, self.place, query, page, LIMITS) for way in ways]
+        theirs, ours = [
+            await search(
+                ProgramSearch(engine, *self._start, small_bytes=small_bytes),
+                self.place,
+                query,
+                page,
+                LIMITS,
+            )
+            for engine in (Ripgrep(_ripgrep()), OwnEngine())
+        ]
         return theirs, ours
 
 

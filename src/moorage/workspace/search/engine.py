@@ -1,4 +1,4 @@
-"""Runs a search: with ripgrep, confined as any command is, or with our own engine in a thread.
+"""Runs a search: with ripgrep, or with our own engine, each confined as any command is.
 
 A search has two steps. Every file's matches are counted, which gives the totals and says which
 files are on the page; then the lines of those few files are read. So the work does not grow with
@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Protocol
 import anyio
 import msgspec
 
+from moorage.workspace.search.by_program import ProgramSearch
 from moorage.workspace.search.hits import Collector, Record, SearchLimits, Sheet
+from moorage.workspace.search.ripgrep import Ripgrep
 from moorage.workspace.search.selection import Accepts, Query, SearchPlace
-from moorage.workspace.search.with_ripgrep import RipgrepSearch
 
 if TYPE_CHECKING:
     from moorage.confine.plan import Plan
@@ -66,6 +67,7 @@ async def search(
 
     Raises:
         PatternError: the pattern cannot be searched for; the message says why.
+        SearchFailed: the program that searches did not do its work.
         TooDeep: the page lies too deep in the answer.
         TimeoutError: the search took longer than its limit.
         OSError: the place cannot be read.
@@ -103,6 +105,7 @@ async def find_files(
     """Return a page of the files of a folder that ``accepts`` says yes to.
 
     Raises:
+        SearchFailed: the program that searches did not do its work.
         TooDeep: the page lies too deep in the answer.
         TimeoutError: the search took longer than its limit.
         OSError: the place cannot be read.
@@ -118,13 +121,15 @@ async def find_files(
 def way_to_search(program: str | None, supervisor: Supervisor, plan: Plan) -> Search:
     """Return the search with ripgrep, or our own where there is none."""
     if program is not None:
-        return RipgrepSearch(program, supervisor, plan)
+        return ProgramSearch(Ripgrep(program), supervisor, plan)
     # Its modules are needed only where ripgrep is missing; elsewhere they would cost a start.
-    from moorage.workspace.search.own import OwnSearch  # noqa: PLC0415
+    from moorage.workspace.search.own import OwnEngine  # noqa: PLC0415
 
-    return OwnSearch()
+    return ProgramSearch(OwnEngine(), supervisor, plan)
 
 
+_MOST_FOUND = 16
+_LONGEST_SEARCH_PATH = 128 * 1024
 _found_programs: dict[tuple[str, str], str] = {}
 
 
@@ -140,7 +145,10 @@ def find_program(name: str, search_path: str) -> str | None:
         candidate = f"{folder}/{name}"
         # A relative folder on PATH would make the answer depend on where one stands.
         if folder.startswith("/") and os.path.isfile(candidate) and os.access(candidate, os.X_OK):
-            _found_programs[name, search_path] = candidate
+            if len(_found_programs) >= _MOST_FOUND:
+                _found_programs.clear()
+            if len(search_path) <= _LONGEST_SEARCH_PATH:
+                _found_programs[name, search_path] = candidate
             return candidate
     return None
 

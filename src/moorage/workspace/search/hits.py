@@ -28,8 +28,11 @@ class SearchLimits(msgspec.Struct, frozen=True, kw_only=True):
     max_context_lines: int = 1000
     # What is remembered of the files before and on a page; a page that needs more is refused.
     max_kept_bytes: int = 32 * 1024 * 1024
-    # A search of 50,000 files takes a second; this ends one over a network disk.
-    timeout_seconds: float = 120.0
+    # A search of 50,000 files takes a second; this ends one over a network disk, one for a pattern
+    # that takes for ever, and a program that never ends.
+    timeout_seconds: float = 60.0
+    # A pattern is an argument of a program, of which the system takes 128 KiB.
+    max_pattern_bytes: int = 32 * 1024
     # A file that changes between counting and reading makes a page wrong; it is then made anew.
     attempts: int = 3
 
@@ -84,6 +87,7 @@ class Sheet:
         self._limits = limits
         self._lines: list[Line] = []
         self._room = limits.max_content_bytes
+        self._near = 0
         self.matches = 0
         self.is_binary = False
 
@@ -95,6 +99,9 @@ class Sheet:
     def add(self, line: Line) -> None:
         """Take the next line, a match or one around a match."""
         self.matches += line.is_match
+        self._near = 0 if line.is_match else self._near + 1
+        if self._near > 2 * self._limits.max_context_lines:
+            return  # nobody asked for so many lines between two matches
         if line.is_match and self.matches <= self.part.skip:
             # The last match before the page stays, so that the lines after it are known as its.
             self._lines = []

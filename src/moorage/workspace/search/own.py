@@ -1,101 +1,78 @@
-"""The search without ripgrep: our own walker and scanner, in a thread."""
+"""The start of our own engine: Python, with ``scanning.program``, in place of ripgrep.
+
+A pattern can keep Python's engine busy for ever, and nothing in its process can interrupt it. So
+it runs as a command of its own, confined and ended as any other.
+"""
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Mapping
+import sys
+from collections.abc import Sequence
 
-from anyio import from_thread, to_thread
+import moorage
+from moorage.workspace.search.selection import Include, Query, SearchPlace
 
-from moorage.workspace.opening.beneath import open_beneath
-from moorage.workspace.search.hits import Collector, Sheet, file_state
-from moorage.workspace.search.pattern import parse
-from moorage.workspace.search.scan import LineFinder, Scanner
-from moorage.workspace.search.selection import Query, SearchPlace
-from moorage.workspace.search.walker import FILE_FLAGS, Walker
+# Nothing of the user's Python setup counts, only where the worker itself finds its modules.
+_START = (
+    "import sys; sys.path[:] = sys.argv.pop(1).split('\\n'); "
+    "from moorage.workspace.scanning.program import main; main()"
+)
 
 
-class OwnSearch:
-    """Searches one place; the same two steps as with ripgrep."""
+class OwnEngine:
+    """Our own engine as a program that searches; it prints what ripgrep would."""
 
-    async def count(self, place: SearchPlace, query: Query, collector: Collector) -> bool:
-        """Count the matches of every file; return whether something could not be read.
+    name = "the search engine of Moorage"
+    # 1 is how Python ends by an error of ours.
+    exit_codes = frozenset({0, 2})
 
-        Raises:
-            PatternError: the pattern cannot be searched for.
+    def count_argv(self, place: SearchPlace, query: Query) -> tuple[str, ...]:
+        """Return the argument vector that counts matching lines per file."""
+        return _argv("count", place, query)
+
+    def lines_argv(
+        self,
+        place: SearchPlace,
+        query: Query,
+        *,
+        paths: Sequence[bytes] | None = None,
+        most: int | None = None,
+    ) -> tuple[str, ...]:
+        """Return the argument vector that prints matching lines in JSON.
+
+        With ``paths`` it searches only these files below the place, and at most ``most`` matches
+        of each.
         """
-        return await to_thread.run_sync(_count, place, query, collector)
+        argv = _argv("lines", place, query, most=most)
+        return (*argv, *map(os.fsdecode, () if place.is_file else paths or ()))
 
-    async def read(self, place: SearchPlace, query: Query, sheets: Mapping[bytes, Sheet]) -> None:
-        """Read the lines of the files of a page."""
-        await to_thread.run_sync(_read, place, query, sheets)
+    def files_argv(self, place: SearchPlace) -> tuple[str, ...]:
+        """Return the argument vector that lists the files that a search would read."""
+        return _argv("files", place, Query(pattern="", include=Include()))
 
-    async def list_files(self, place: SearchPlace, collector: Collector) -> bool:
-        """Count the files themselves; return whether something could not be read."""
-        return await to_thread.run_sync(_list_files, place, collector)
-
-
-def _scanner(query: Query) -> Scanner:
-    finder = LineFinder(parse(query.pattern, ignore_case=query.ignore_case))
-    return Scanner(finder, before=query.before, after=query.after)
+    def reason(self, complaint: bytes) -> str:
+        """Return what is said of a pattern."""
+        return complaint.decode("utf-8", "replace").strip()
 
 
-def _walker(place: SearchPlace) -> Walker:
-    return Walker(excluded=frozenset(place.excluded), check=from_thread.check_cancelled)
-
-
-def _count(place: SearchPlace, query: Query, collector: Collector) -> bool:
-    scanner = _scanner(query)
-    if place.is_file:
-        os.lseek(place.fd, 0, os.SEEK_SET)
-        count = scanner.count(place.fd, is_named=True)
-        if count:
-            collector.add(place.name, count, file_state(os.fstat(place.fd)))
-        return False
-    walker = _walker(place)
-    unread = 0
-    for found in walker.files(place.fd, above=place.absolute):
-        path = os.fsencode(found.path)
-        if not collector.accepts(path):
-            continue
-        from_thread.check_cancelled()
-        try:
-            fd = os.open(found.name, FILE_FLAGS, dir_fd=found.folder_fd)
-        except OSError:
-            unread += 1
-            continue
-        try:
-            if count := scanner.count(fd):
-                collector.add(path, count, file_state(os.fstat(fd)))
-        except OSError:
-            unread += 1
-        finally:
-            os.close(fd)
-    return unread + walker.unreadable > 0
-
-
-def _read(place: SearchPlace, query: Query, sheets: Mapping[bytes, Sheet]) -> None:
-    scanner = _scanner(query)
-    for path, sheet in sheets.items():
-        from_thread.check_cancelled()
-        if place.is_file:
-            os.lseek(place.fd, 0, os.SEEK_SET)
-            scanner.read(place.fd, sheet)
-            continue
-        try:
-            fd = open_beneath(place.fd, os.fsdecode(path), FILE_FLAGS)
-        except OSError:
-            continue
-        try:
-            scanner.read(fd, sheet)
-        finally:
-            os.close(fd)
-
-
-def _list_files(place: SearchPlace, collector: Collector) -> bool:
-    walker = _walker(place)
-    for found in walker.files(place.fd, above=place.absolute):
-        path = os.fsencode(found.path)
-        if collector.accepts(path):
-            collector.add(path, 1)
-    return walker.unreadable > 0
+def _argv(
+    action: str, place: SearchPlace, query: Query, *, most: int | None = None
+) -> tuple[str, ...]:
+    request = {
+        "action": action,
+        "is_file": place.is_file,
+        "absolute": place.absolute,
+        "excluded": place.excluded,
+        "name_glob": query.include.name_glob,
+        "ignore_case": query.ignore_case,
+        "before": query.before,
+        "after": query.after,
+        "most": most,
+    }
+    home = os.path.dirname(os.path.dirname(moorage.__file__))
+    folders = "\n".join([home, *filter(os.path.isabs, sys.path)])
+    # -I and -S leave the user's variables and site folders out; names are always in UTF-8.
+    python = (sys.executable, "-I", "-S", "-X", "utf8", "-c", _START, folders)
+    return (*python, json.dumps(request), query.pattern)

@@ -12,6 +12,14 @@ from moorage.workspace.search.globs import compile_glob, has_wildcard
 Accepts = Callable[[bytes], bool]
 
 
+class PatternError(ValueError):
+    """The text is no regular expression that can be searched for; the message says why."""
+
+
+class SearchFailed(Exception):
+    """The program that searches did not do its work; the message says why."""
+
+
 class Include(msgspec.Struct, frozen=True):
     """What ``include`` asks for.
 

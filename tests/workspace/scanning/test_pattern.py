@@ -6,14 +6,15 @@ import re
 
 import pytest
 
-from moorage.workspace.search.expression import (
+from moorage.workspace.scanning.expression import (
     compile_python,
     longest_safe_line,
     python_source,
     required_text,
     widened,
 )
-from moorage.workspace.search.pattern import Character, Choice, PatternError, Repeat, Row, parse
+from moorage.workspace.scanning.pattern import Character, Choice, Repeat, Row, parse
+from moorage.workspace.search.selection import PatternError
 
 
 def test_a_pattern_becomes_a_tree() -> None:
@@ -52,6 +53,13 @@ def test_an_error_says_where_it_is() -> None:
         ("(?R)a", "needs ripgrep"),
         (r"[\n]", "never crosses lines"),
         (r"[\w-a]x[a-\w]", "range boundary"),
+        ("(" * 5000, "inside each other"),
+        ("[" * 5000 + "a" + "]" * 5000, "inside each other"),
+        ("a" + "*" * 5000, "inside each other"),
+        ("a{100001}", "higher than"),
+        ("a{1," + "9" * 5000 + "}", "higher than"),
+        ("[a" + "~~[b" * 90 + "]" * 91, "too large"),
+        ("[a" + "~~b" * 100 + "]", "too large"),
     ],
 )
 def test_what_is_wrong_is_named(pattern: str, reason: str) -> None:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple, NoReturn, TypeAlias
 
+from moorage.workspace.search.selection import PatternError
+
 # Bytes that are no UTF-8 are decoded to these; nothing but themselves may match them.
 _ALIEN = r"\udc80-\udcff"
 ANY_CHARACTER = rf"[^\n{_ALIEN}]"
@@ -37,11 +39,12 @@ _POSIX = {
 }
 _CONTROL = {"a": "\a", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 _HEX_LENGTH = {"x": 2, "u": 4, "U": 8}
+# Groups, classes and repetitions inside each other; ripgrep has such a bound too.
+_DEEPEST = 100
+_HIGHEST_COUNT = 100_000
+# Set operations name their operands again and again, so a class grows with each of them.
+_LONGEST_CLASS = 64 * 1024
 _NEWLINE = r"the literal \n is not allowed: a match never crosses lines"
-
-
-class PatternError(ValueError):
-    """The text is no regular expression that this engine can run; the message says why."""
 
 
 class Character(NamedTuple):
@@ -103,6 +106,7 @@ class _Parser:
         self._text = pattern
         self._at = 0
         self._flags = flags
+        self._depth = 0
 
     def parse(self) -> Node:
         node = self._choice()
@@ -135,6 +139,16 @@ class _Parser:
                 end = self._text.find("\n", self._at)
                 self._at = len(self._text) if end < 0 else end
 
+    def go_deeper(self) -> None:
+        """Count one more thing that stands inside another."""
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            self._fail(f"more than {_DEEPEST} groups, classes or repetitions inside each other")
+
+    def come_back(self, levels: int = 1) -> None:
+        """Leave what was entered."""
+        self._depth -= levels
+
     def _choice(self) -> Node:
         outer = self._flags
         options = [self._row()]
@@ -154,6 +168,7 @@ class _Parser:
                 parts.append(self._repeated(node))
 
     def _repeated(self, node: Node) -> Node:
+        before = self._depth
         while True:
             self._skip_spacing()
             match self._peek():
@@ -166,7 +181,9 @@ class _Parser:
                 case "{":
                     bounds = self._counts()
                 case _:
+                    self._depth = before
                     return node
+            self.go_deeper()
             self._at += 1
             self._skip_spacing()
             is_lazy = self._skip("?") != self._flags.swaps_greed
@@ -178,10 +195,14 @@ class _Parser:
         if found is None:
             self._fail("a { must be a count such as {2,3}; write \\{ for the character")
         self._at = found.end()
+        if max(len(found[1].lstrip("0")), len(found[3].lstrip("0"))) > len(str(_HIGHEST_COUNT)):
+            self._fail(f"a count is higher than {_HIGHEST_COUNT}")
         least = int(found[1])
         most = int(found[3]) if found[3] else None if found[2] else least
         if most is not None and most < least:
             self._fail("invalid repetition count range, the start must be <= the end")
+        if max(least, most or 0) > _HIGHEST_COUNT:
+            self._fail(f"a count is higher than {_HIGHEST_COUNT}")
         return least, most
 
     def _atom(self) -> Node | None:
@@ -228,9 +249,11 @@ class _Parser:
         return self._close(self._flags)
 
     def _close(self, outer: _Flags) -> Node:
+        self.go_deeper()
         node = self._choice()
         if not self._skip(")"):
             self._fail("unclosed group")
+        self.come_back()
         self._flags = outer
         return node
 
@@ -323,17 +346,28 @@ class _Class:
         self._parser = parser
 
     def read(self) -> str:
-        """Return the source of the class; the opening bracket was read."""
+        """Return the source of the class, which matches no line's end; its [ was read."""
+        source = self._read()
+        return source if re.fullmatch(source, "\n") is None else rf"(?:(?!\n){source})"
+
+    def _read(self) -> str:
+        self._parser.go_deeper()
         is_negated = self._parser.skip("^")
         left = self._union(is_first=True)
         while not self._parser.skip("]"):
             operator = self._parser.take("unclosed character class") + self._parser.take("")
-            left = _combine(operator, left, self._union(is_first=False))
+            left = self._checked(_combine(operator, left, self._union(is_first=False)))
+        self._parser.come_back()
         if left == r"[\n]" and not is_negated:
             self._parser.fail(_NEWLINE)
         if is_negated:
             return rf"(?:(?!{left}){ANY_CHARACTER})"
-        return left if re.fullmatch(left, "\n") is None else rf"(?:(?!\n){left})"
+        return left
+
+    def _checked(self, source: str) -> str:
+        if len(source) > _LONGEST_CLASS:
+            self._parser.fail("the set operations make the character class too large")
+        return source
 
     def _union(self, *, is_first: bool) -> str:
         plain: list[str] = []
@@ -358,7 +392,7 @@ class _Class:
             source = _POSIX[posix[2]]
             nested.append(f"(?:(?![{source}]){ANY_CHARACTER})" if posix[1] else f"[{source}]")
         elif self._parser.skip("["):
-            nested.append(self.read())
+            nested.append(self._checked(self._read()))
         else:
             self._range(plain, nested)
 

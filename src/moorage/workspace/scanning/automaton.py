@@ -9,16 +9,16 @@ from __future__ import annotations
 import re
 from typing import NamedTuple, assert_never
 
-from moorage.workspace.search.pattern import (
+from moorage.workspace.scanning.pattern import (
     WORD,
     Character,
     Choice,
     Edge,
     Node,
-    PatternError,
     Repeat,
     Row,
 )
+from moorage.workspace.search.selection import PatternError
 
 _MAX_NODES = 20_000
 # Remembered sets of states; when they are more, all are forgotten and the search goes on.

@@ -1,18 +1,20 @@
 """Walk a directory tree below an open folder, as ripgrep would: files only, ignore files obeyed.
 
 Hidden files are included. Symlinks are neither followed nor reported, so the walk cannot leave the
-folder, and no cycle exists for it. Folders are opened relative to their parent, so a folder that is
-swapped for a symlink meanwhile is left out. It blocks, so it runs in a thread.
+folder, and no cycle exists for it. Folders are opened from the top in one step without links: one
+that is swapped for a symlink meanwhile is left out, and no depth needs many open descriptors.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence, Set
+import stat
+from collections.abc import Iterator, Sequence, Set
 from typing import NamedTuple
 
 import msgspec
 
+from moorage.workspace.opening.beneath import open_beneath
 from moorage.workspace.search.ignore import (
     IGNORE_FILES,
     FolderRules,
@@ -22,105 +24,76 @@ from moorage.workspace.search.ignore import (
 )
 
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-# Without O_NONBLOCK a FIFO that takes a file's name meanwhile would hold the thread for ever.
+# Without O_NONBLOCK a FIFO that takes a file's name meanwhile would hold the search for ever.
 FILE_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class WalkLimits(msgspec.Struct, frozen=True, kw_only=True):
     """What bounds a walk."""
 
-    # Each level holds one descriptor open; the usual limit of a process is 1024.
-    max_depth: int = 256
     # Larger ignore files exist in no sane repository.
     max_ignore_file_bytes: int = 1024 * 1024
 
 
-class FoundFile(NamedTuple):
-    """A regular file; ``folder_fd`` is open only until the walk goes on."""
-
-    path: str
-    name: str
-    folder_fd: int
-
-
 class _Level(NamedTuple):
-    """One folder on the way down: what is left of it, its path (ending in /), its descriptor."""
+    """One folder on the way down: what is left of it, its path (ending in /), its rules."""
 
     entries: Iterator[tuple[str, str, bool]]
     prefix: str
-    fd: int
     chain: Sequence[FolderRules]
 
 
 class Walker:
-    """One walk; ``unreadable`` counts the folders that could not be opened or were too deep."""
+    """One walk; ``unreadable`` counts the folders that could not be opened or listed."""
 
     def __init__(
         self,
         *,
         limits: WalkLimits | None = None,
         excluded: frozenset[str] = frozenset(),
-        check: Callable[[], object] = bool,
     ) -> None:
-        """Keep the bounds, the relative paths to leave out, and what is asked at each folder.
-
-        ``check`` may raise to end the walk, for example because the caller was cancelled.
-        """
+        """Keep the bounds and the relative paths to leave out."""
         self._limits = limits or WalkLimits()
         self._excluded = excluded
-        self._check = check
         self.unreadable = 0
 
-    def files(self, folder_fd: int, *, above: str = "") -> Iterator[FoundFile]:
-        """Yield the files below ``folder_fd`` (kept open), in the order of their paths.
+    def files(self, folder_fd: int, *, above: str = "") -> Iterator[str]:
+        """Yield the paths of the files below ``folder_fd`` (kept open), in their order.
 
         ``above`` is the folder's absolute path: the ignore files of the folders over it count.
         """
-        # A new description: two walks over one folder must not share a reading position.
-        top = os.open(".", _FOLDER_FLAGS, dir_fd=folder_fd)
-        levels = [self._enter(top, "", self._rules_above(above))]
-        try:
-            while levels:
-                level = levels[-1]
-                entry = next(level.entries, None)
-                if entry is None:
-                    os.close(levels.pop().fd)
-                    continue
-                _, name, is_folder = entry
-                if not is_folder:
-                    yield FoundFile(level.prefix + name, name, level.fd)
-                elif (below := self._descend(level, name, len(levels))) is not None:
-                    levels.append(below)
-        finally:
-            for level in levels:
-                os.close(level.fd)
+        levels = [self._enter(folder_fd, "", self._rules_above(above))]
+        while levels:
+            level = levels[-1]
+            entry = next(level.entries, None)
+            if entry is None:
+                levels.pop()
+                continue
+            _, name, is_folder = entry
+            if is_folder:
+                levels.append(self._enter(folder_fd, f"{level.prefix}{name}/", level.chain))
+            else:
+                yield level.prefix + name
 
-    def _descend(self, level: _Level, name: str, depth: int) -> _Level | None:
-        if depth >= self._limits.max_depth:
-            self.unreadable += 1
-            return None
+    def _enter(self, top: int, prefix: str, chain: Sequence[FolderRules]) -> _Level:
+        """Read a folder; one that cannot be read is counted, and empty."""
         try:
-            fd = os.open(name, _FOLDER_FLAGS, dir_fd=level.fd)
+            # A new description each time: two walks must not share a reading position.
+            fd = open_beneath(top, prefix.rstrip("/") or ".", _FOLDER_FLAGS)
         except OSError:
             self.unreadable += 1
-            return None
-        return self._enter(fd, f"{level.prefix}{name}/", level.chain)
-
-    def _enter(self, fd: int, prefix: str, chain: Sequence[FolderRules]) -> _Level:
-        """Read a folder; on any error the descriptor is closed."""
+            return _Level(iter(()), prefix, chain)
         try:
-            self._check()
             entries, bearers = _list(fd)
             if bearers:
                 own = _read_rules(fd, bearers, self._limits, depth=len(prefix))
                 chain = [*chain, own] if own is not None else chain
-            return _Level(iter(self._wanted(entries, prefix, chain)), prefix, fd, chain)
+            return _Level(iter(self._wanted(entries, prefix, chain)), prefix, chain)
         except OSError:
             self.unreadable += 1
-            return _Level(iter(()), prefix, fd, chain)
-        except BaseException:
+            return _Level(iter(()), prefix, chain)
+        finally:
             os.close(fd)
-            raise
 
     def _wanted(
         self, entries: list[tuple[str, bool]], prefix: str, chain: Sequence[FolderRules]
@@ -207,22 +180,37 @@ def _read_exclude(fd: int, max_bytes: int) -> str | None:
     pointer = None if text is not None else _read_text(fd, ".git", 4096)
     if pointer is None or not pointer.startswith("gitdir: "):
         return text
+    # What a worktree points to lies elsewhere; the confinement says what of it can be read.
     private = pointer.removeprefix("gitdir: ").strip()
-    common = _read_text(fd, f"{private}/commondir", 4096)
+    common = _read_elsewhere(fd, f"{private}/commondir", 4096)
     if common is None:
         return None
-    return _read_text(fd, f"{os.path.join(private, common.strip())}/info/exclude", max_bytes)
+    return _read_elsewhere(fd, f"{os.path.join(private, common.strip())}/info/exclude", max_bytes)
 
 
 def _read_text(fd: int, name: str, max_bytes: int) -> str | None:
-    """Return the text of a regular file, or None; a link to one is read, as Git does."""
+    """Return the text of a regular file below the folder, or None.
+
+    A link is not followed: Git follows none to an ignore file either, and one might lead to a file
+    that nobody may read, whose lines would then show in what is left out.
+    """
     try:
-        file_fd = os.open(name, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=fd)
+        return _read(open_beneath(fd, name, FILE_FLAGS), max_bytes)
     except OSError:
         return None
+
+
+def _read_elsewhere(fd: int, path: str, max_bytes: int) -> str | None:
     try:
+        return _read(os.open(path, FILE_FLAGS, dir_fd=fd), max_bytes)
+    except (OSError, ValueError):
+        return None
+
+
+def _read(file_fd: int, max_bytes: int) -> str | None:
+    try:
+        if not stat.S_ISREG(os.fstat(file_fd).st_mode):
+            return None
         return os.read(file_fd, max_bytes).decode("utf-8", "surrogateescape")
-    except OSError:
-        return None
     finally:
         os.close(file_fd)

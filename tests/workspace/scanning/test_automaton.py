@@ -6,10 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moorage.workspace.search import automaton as automaton_module
-from moorage.workspace.search.automaton import Automaton
-from moorage.workspace.search.expression import compile_python, required_text, widened
-from moorage.workspace.search.pattern import PatternError, parse
+from moorage.workspace.scanning import automaton as automaton_module
+from moorage.workspace.scanning.automaton import Automaton
+from moorage.workspace.scanning.expression import compile_python, required_text, widened
+from moorage.workspace.scanning.pattern import parse
+from moorage.workspace.search.selection import PatternError
 
 ATOMS = ("a", "b", "ab", ".", "[^a]", r"\w", r"\W", r"\b", r"\B", "^", "$", "(?i:A)", r"\s", "")
 patterns = st.recursive(

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator
 from typing import assert_never
 
-from moorage.workspace.search.pattern import WORD, Character, Choice, Edge, Node, Repeat, Row
+from moorage.workspace.scanning.pattern import WORD, Character, Choice, Edge, Node, Repeat, Row
 
 # About two seconds of the slowest steps; a line that needs more is adversarial, not text.
 _MAX_STEPS = 2.5e8

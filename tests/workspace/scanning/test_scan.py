@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from moorage.workspace.search import scan as scan_module
-from moorage.workspace.search.automaton import Automaton
+from moorage.workspace.scanning import scan as scan_module
+from moorage.workspace.scanning.automaton import Automaton
+from moorage.workspace.scanning.pattern import parse
+from moorage.workspace.scanning.scan import LineFinder, Scanner
 from moorage.workspace.search.hits import Line, SearchLimits, Sheet, Slice
-from moorage.workspace.search.pattern import parse
-from moorage.workspace.search.scan import LineFinder, Scanner
 
 
 def scan(
@@ -24,7 +24,7 @@ def scan(
     try:
         count = scanner.count(fd)
         os.lseek(fd, 0, os.SEEK_SET)
-        scanner.read(fd, sheet)
+        scanner.read(fd, sheet, is_named=True)
     finally:
         os.close(fd)
     return count, sheet
@@ -132,4 +132,4 @@ def test_an_empty_match_is_found_on_each_line_and_not_behind_the_last(tmp_path: 
 def test_the_first_match_in_a_line_is_placed_in_bytes(tmp_path: Path) -> None:
     _, sheet = scan(tmp_path / "f", "\u00e9\u00e9 hit\r\n".encode(), "hit")
     (record,) = sheet.records(before=0, after=0)
-    assert record.line == Line(1, "\u00e9\u00e9 hit".encode(), is_match=True, match_at=5)
+    assert record.line == Line(1, "\u00e9\u00e9 hit\r".encode(), is_match=True, match_at=5)

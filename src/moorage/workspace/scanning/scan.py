@@ -1,7 +1,7 @@
 """Our own search engine: reads files block by block and finds the lines that match.
 
 It gives what ripgrep gives for the patterns that both know. Files with a NUL byte are binary and
-give nothing, UTF-16 with a byte order mark is read as text. It blocks, so it runs in a thread.
+give nothing, UTF-16 with a byte order mark is read as text.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ import codecs
 import os
 from collections import deque
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
-from moorage.workspace.search.automaton import Automaton
-from moorage.workspace.search.expression import (
+from moorage.workspace.scanning.automaton import Automaton
+from moorage.workspace.scanning.expression import (
     LONGEST_LINE,
     compile_python,
     longest_safe_line,
     required_text,
     widened,
 )
-from moorage.workspace.search.hits import Line, Sheet
-from moorage.workspace.search.pattern import Node
+from moorage.workspace.scanning.pattern import Node
+from moorage.workspace.search.hits import Line
 
 # One block is searched without a pause, so it must take milliseconds.
 _BLOCK_BYTES = 1024 * 1024
@@ -35,6 +35,20 @@ class Place(NamedTuple):
     begin: int
     end: int
     match_at: int
+
+
+class Paper(Protocol):
+    """Takes the lines of one file in their order, those of ``wanted`` matches at least."""
+
+    matches: int
+    is_binary: bool
+
+    @property
+    def wanted(self) -> float:
+        """Return up to which match the file has to be read."""
+
+    def add(self, line: Line) -> None:
+        """Take the next line, a match or one around a match."""
 
 
 class LineFinder:
@@ -136,12 +150,14 @@ class Scanner:
             count += sum(1 for _ in self._finder.places(text))
         return count
 
-    def read(self, fd: int, sheet: Sheet) -> None:
-        """Put the matching lines and those around them on a sheet."""
+    def read(self, fd: int, sheet: Paper, *, is_named: bool = False) -> None:
+        """Put the matching lines and those around them on a sheet; their ends stay in part."""
         reader = _Reader(sheet, self._before, self._after)
         for text in _blocks(fd):
             if "\0" in text:
                 sheet.is_binary = True
+                if not is_named:
+                    return
                 text = _as_lines(text)  # noqa: PLW2901 - the block is read in another way
             reader.take(text, self._finder.places(text))
             if sheet.matches > sheet.wanted:
@@ -156,7 +172,7 @@ def _as_lines(text: str) -> str:
 class _Reader:
     """Goes through the blocks of one file and counts its lines."""
 
-    def __init__(self, sheet: Sheet, before: int, after: int) -> None:
+    def __init__(self, sheet: Paper, before: int, after: int) -> None:
         self._sheet = sheet
         self._recent: deque[tuple[int, str]] = deque(maxlen=before)
         self._after = after
@@ -215,7 +231,7 @@ def _last_lines(text: str, begin: int, end: int, wanted: int) -> list[str]:
 
 
 def _encode(line: str) -> bytes:
-    return line.removesuffix("\r").encode("utf-8", "surrogateescape")
+    return line.encode("utf-8", "surrogateescape")
 
 
 def _blocks(fd: int) -> Iterator[str]:
