@@ -8,8 +8,9 @@ import sys
 from moorage.confine.nursery import start_nursery
 from moorage.confine.plan import Plan
 from moorage.policy.permission import PermissionMode
+from moorage.process.leftovers import remove_tree
 
-nursery = start_nursery()
+nursery = start_nursery(remove_tree)
 
 import anyio  # noqa: E402 - the nursery is forked before there is an event loop
 
@@ -27,6 +28,7 @@ async def work(mode: str, root: str) -> None:
         Supervisor(nursery, base_variables=lambda _: VARIABLES) as supervisor,
         supervisor.open(spec) as child,
     ):
+        supervisor.remove_at_end(os.path.join(root, "temporary"))
         line = b""
         while not line.endswith(b"\n"):
             line += await child.stdout.read()

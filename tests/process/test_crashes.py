@@ -18,7 +18,9 @@ WORKER = Path(__file__).parent / "a_worker.py"
 
 @pytest.mark.parametrize("mode", ["standard", "unconfined"])
 @pytest.mark.parametrize("group", [False, True], ids=["the worker", "its whole group"])
-async def test_a_killed_worker_leaves_nothing_running(tmp_path, mode, group) -> None:
+async def test_a_killed_worker_leaves_nothing_behind(tmp_path, mode, group) -> None:
+    (tmp_path / "temporary" / "a" / "b").mkdir(parents=True)
+    (tmp_path / "temporary" / "a" / "file").touch()
     argv = [sys.executable, str(WORKER), mode, str(tmp_path)]
     with anyio.fail_after(20):
         async with await anyio.open_process(argv, start_new_session=True, stderr=None) as worker:
@@ -32,6 +34,7 @@ async def test_a_killed_worker_leaves_nothing_running(tmp_path, mode, group) -> 
             for handle in handles:
                 await anyio.wait_readable(handle)
                 os.close(handle)
+    assert list(tmp_path.iterdir()) == []
 
 
 ROLES = ("nursery", "left", "shell", "launcher")

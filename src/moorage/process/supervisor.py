@@ -87,6 +87,14 @@ class Supervisor:
         """Replace the base variables that every later child of this plan starts with."""
         self._bases[plan] = variables
 
+    def remove_at_end(self, folder: str) -> None:
+        """Have a folder removed should this process be killed, once nothing that it held is left.
+
+        Raises:
+            ProvisionError: the nursery is gone.
+        """
+        self._nursery.remove_at_end(folder)
+
     async def prepare(self, plan: Plan) -> None:
         """Have a launcher for the plan ready, so that its first child does not wait for one.
 

@@ -13,6 +13,7 @@ import sys
 from moorage.confine.nursery import start_nursery
 from moorage.errors import ExecutionError
 from moorage.process import login
+from moorage.process.leftovers import remove_tree
 from moorage.worker.options import options_of
 
 _STDERR = 2
@@ -67,7 +68,7 @@ def main(arguments: list[str] | None = None) -> int:
     frames_in, frames_out = _private_streams()
     try:
         options = options_of(parsed)
-        nursery = start_nursery()
+        nursery = start_nursery(remove_tree)
     except ExecutionError as error:
         sys.stderr.write(f"moorage-worker: {error}\n")
         return 1

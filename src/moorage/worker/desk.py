@@ -44,6 +44,8 @@ class Desk:
             ConfigError: a folder cannot be made or used, or overlaps Moorage's own.
         """
         self.place: Place = prepare(binding, options)
+        with suppress(ExecutionError):  # the first command meets it again, and tells
+            supervisor.remove_at_end(str(self.place.temporary))
         self.root = WorkspaceRoot.open(
             self.place.root,
             options.writable_roots,

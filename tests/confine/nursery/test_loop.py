@@ -119,6 +119,17 @@ def test_only_linux_has_a_nursery(monkeypatch) -> None:
         start_nursery()
 
 
+def test_a_folder_goes_with_the_worker(tmp_path) -> None:
+    gone, full, kept = tmp_path / "gone", tmp_path / "full", tmp_path / "kept"
+    for folder in (full / "file", kept):
+        folder.mkdir(parents=True)
+    nursery = start_nursery()
+    for folder in (gone, full, kept):
+        nursery.remove_at_end(str(folder))
+    nursery.close()
+    assert list(tmp_path.iterdir()) == [full]  # what cannot be removed keeps nobody from the rest
+
+
 @pytest.mark.needs("landlock")
 def test_a_program_can_begin_before_there_is_an_event_loop(fresh) -> None:
     early = fresh.begin(Plan(PermissionMode.STANDARD), ["sh", "-c", "echo $A"], {"A": "early"})

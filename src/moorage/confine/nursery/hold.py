@@ -20,7 +20,7 @@ from moorage.errors import ProvisionError
 from moorage.policy.permission import PermissionMode
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from moorage.confine.plan import Plan
     from moorage.confine.provider import ConfinementProvider
@@ -136,6 +136,14 @@ class Nursery:
         """
         self._send(Message(Kind.KILL, launch.number))
 
+    def remove_at_end(self, folder: str) -> None:
+        """Have a folder removed when the worker is gone, should it be there still.
+
+        Raises:
+            ProvisionError: the nursery is gone.
+        """
+        self._send(Message(Kind.REMOVE, texts=(encode_texts([folder]),)))
+
     def _send(self, message: Message, descriptors: Sequence[int] = ()) -> None:
         try:
             is_sent = self._channel.try_send(message, descriptors)
@@ -163,8 +171,10 @@ class Nursery:
         os.waitpid(self.pid, 0)
 
 
-def start_nursery() -> Nursery:
+def start_nursery(remove: Callable[[str], None] = os.rmdir) -> Nursery:
     """Fork the nursery; call it before anyio is imported and before any thread exists.
+
+    ``remove`` is how the nursery removes a folder at its end.
 
     Raises:
         ProvisionError: this system has no way to hold a tree of processes.
@@ -182,7 +192,7 @@ def start_nursery() -> Nursery:
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, IGNORED_SIGNALS)
     pid = os.fork()
     if pid == 0:
-        become_nursery(theirs.detach())
+        become_nursery(theirs.detach(), remove)
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     gc.unfreeze()
     theirs.close()

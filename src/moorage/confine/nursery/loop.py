@@ -26,7 +26,7 @@ from moorage.confine.nursery.launcher import (
     confine,
     sight_of,
 )
-from moorage.confine.nursery.messages import Kind, Message, plan_from_texts
+from moorage.confine.nursery.messages import Kind, Message, decode_texts, plan_from_texts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -43,7 +43,7 @@ ALL_GONE = b"."
 """What a tombstone says when nothing of its launcher is left."""
 
 
-def become_nursery(descriptor: int) -> NoReturn:
+def become_nursery(descriptor: int, remove: Callable[[str], None]) -> NoReturn:
     """Turn this freshly forked process into the nursery."""
     status = 1
     try:
@@ -53,7 +53,9 @@ def become_nursery(descriptor: int) -> NoReturn:
         (channel,) = keep_descriptors(descriptor)
         hardening.set_name("moorage-nursery")
         hardening.become_subreaper()
-        NurseryLoop(Channel.of(channel), wakeup=prepare_signals()).run()
+        nursery = NurseryLoop(Channel.of(channel), wakeup=prepare_signals())
+        nursery.run()
+        nursery.remove_folders(remove)
         status = 0
     finally:
         os._exit(status)
@@ -162,6 +164,7 @@ class NurseryLoop:
         self._launchers: dict[int, tuple[int, int]] = {}  # pid -> number, tombstone
         self._tombstones: list[int] = []  # of launchers that ended, until their leavings have
         self._give_up_at: float | None = None
+        self._folders: list[str] = []  # to be removed when the worker is gone
 
     def run(self) -> None:
         """Serve until the worker is gone and nothing is left."""
@@ -175,6 +178,12 @@ class NurseryLoop:
             for descriptor in (self._lifeline, self._lifeline_held, *self._tombstones):
                 os.close(descriptor)
             self._channel.close()
+
+    def remove_folders(self, remove: Callable[[str], None]) -> None:
+        """Remove what the worker would have removed; mostly it has."""
+        for folder in self._folders:
+            with suppress(OSError):
+                remove(folder)
 
     def _is_over(self) -> bool:
         if self._give_up_at is None:
@@ -207,6 +216,8 @@ class NurseryLoop:
                 for pid, (number, _) in self._launchers.items():
                     if number == message.call:
                         os.kill(pid, warden.END_SIGNAL)
+            case Kind.REMOVE:
+                self._folders += decode_texts(message.texts[0])
             case _:
                 raise AssertionError(message.kind)
         return True

@@ -27,6 +27,8 @@ class Kind(IntEnum):
     """(abi); (nonce), then the plan; channel and tombstone. ``call`` is the launcher's number."""
     KILL = 2
     """``call`` is the launcher's number."""
+    REMOVE = 3
+    """(); (path of a folder that is to go with the worker)."""
 
     # Worker to launcher.
     BASE = 10
