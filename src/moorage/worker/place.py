@@ -14,6 +14,7 @@ from moorage.confine.plan import Plan
 from moorage.errors import ConfigError, RetainedStateMissing
 from moorage.policy.permission import PermissionMode
 from moorage.policy.workspace_rules import check_apart
+from moorage.process.leftovers import remove_tree
 from moorage.protocol.binding import Binding
 from moorage.worker.options import WorkerOptions
 
@@ -56,11 +57,9 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
         Raises:
             OSError: something could not be removed; it is left for inspection.
         """
-        import shutil  # noqa: PLC0415 - needed at the very end only, and the start is hot
-
-        shutil.rmtree(self.temporary)
+        remove_tree(self.temporary)
         if with_root and self.made_root is not None and _identity(self.root) == self.made_root:
-            shutil.rmtree(self.root)
+            remove_tree(self.root)
 
 
 def prepare(binding: Binding, options: WorkerOptions) -> Place:
