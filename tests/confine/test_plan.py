@@ -151,11 +151,27 @@ MOUNTS = (
 
 
 def test_a_hidden_path_is_hidden_wherever_it_is_mounted_again() -> None:
-    assert list(aliases("/home/user/.moorage", MOUNTS)) == ["/srv/shared/.moorage"]
+    assert list(aliases("/home/user/.moorage", MOUNTS)) == ["/srv/shared/.moorage", "/srv/deep"]
     assert list(aliases("/etc/moorage", MOUNTS)) == ["/backup/etc/moorage"]
     plan = Plan(STANDARD, ("/srv/shared",), ("/home/user/.moorage",))
     with pytest.raises(ConfigError, match=r"/srv/shared contains /srv/shared/\.moorage"):
         rules(plan, lambda _: [], MOUNTS)
+
+
+def test_a_part_of_a_hidden_path_is_hidden_wherever_it_is_mounted_again() -> None:
+    home = "/home/user/.moorage"
+    part = Mount("8:1", f"{home}/sessions", "/mnt/sessions")
+    disk = (Mount("8:9", "/a", f"{home}/state"), Mount("8:9", "/", "/mnt/disk"))
+    mounts = (Mount("8:1", "/", "/"), part, *disk, Mount("8:9", "/a/b", "/mnt/b"))
+    found = {"/mnt/sessions", "/mnt/disk/a", "/mnt/b"}
+    assert set(aliases(home, mounts)) == found
+    plan = Plan(STANDARD, ("/home/user/work",), (home,))
+    names = {"/": ["home", "mnt"], "/mnt": ["sessions", "disk", "b"], "/mnt/disk": ["a", "c"]}
+    grants = dict(rules(plan, lambda path: names.get(path, []), mounts))
+    assert "/mnt/disk/c" in grants
+    assert not found & grants.keys()
+    with pytest.raises(ConfigError, match="/mnt contains /mnt/"):
+        rules(plan._replace(writable_roots=("/mnt",)), lambda _: [], mounts)
 
 
 def test_of_two_mounts_on_one_point_the_last_counts() -> None:

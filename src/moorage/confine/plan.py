@@ -238,17 +238,34 @@ def _levels_above(path: str) -> Iterator[str]:
 
 
 def aliases(path: str, mounts: Iterable[Mount]) -> Iterator[str]:
-    """Yield every other path under which the same thing can be seen, through another mount."""
+    """Yield every place elsewhere where ``path``, or a part of it, can be seen by another mount.
+
+    A mount beneath the path is a part of it, too.
+    """
     mounts = tuple(mounts)
+    for device, inner in _sources(path, mounts):
+        for mount in mounts:
+            if mount.device != device:
+                continue
+            seen = ""
+            if contains(mount.root, inner):
+                seen = _join(mount.point, inner[len(mount.root.rstrip("/")) :])
+            elif contains(inner, mount.root):
+                seen = mount.point
+            if seen and not contains(path, seen):
+                yield seen
+
+
+def _sources(path: str, mounts: tuple[Mount, ...]) -> Iterator[tuple[str, str]]:
+    """Yield what can be seen at a path and beneath: a device, and the folder on it."""
     covering = [mount for mount in mounts if contains(mount.point, path)]
-    if not covering:
-        return
-    # Of mounts on one point, the last covers the others.
-    own = max(reversed(covering), key=lambda mount: len(mount.point))
-    inner = _join(own.root, path[len(own.point.rstrip("/")) :])
+    if covering:
+        # Of mounts on one point, the last covers the others.
+        own = max(reversed(covering), key=lambda mount: len(mount.point))
+        yield own.device, _join(own.root, path[len(own.point.rstrip("/")) :])
     for mount in mounts:
-        if mount is not own and mount.device == own.device and contains(mount.root, inner):
-            yield _join(mount.point, inner[len(mount.root.rstrip("/")) :])
+        if mount.point != path and contains(path, mount.point):
+            yield mount.device, mount.root
 
 
 def parse_mounts(text: str) -> tuple[Mount, ...]:
