@@ -123,6 +123,15 @@ async def test_without_a_repository_it_hashes_names_contents_and_links(tree: Tre
     assert "" not in labels
 
 
+async def test_a_tree_of_any_depth_has_a_label(tree: Tree, deep_tree) -> None:
+    tree.path = deep_tree.path
+    limits = RevisionLimits(walk_seconds=5.0)
+    label = await tree.revision(limits)
+    assert label.startswith("fs:worktree:")
+    (deep_tree.path / "d" / "new").touch()
+    assert await tree.revision(limits) not in ("", label)
+
+
 async def test_special_files_are_named_and_never_opened(tree: Tree) -> None:
     os.mkfifo(tree.path / "fifo")
     assert (await tree.revision()).startswith("fs:worktree:")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 from typing import Literal
 
 import msgspec
 
 from moorage.tools.shell_words import ShellWord, is_assignment, split
+from moorage.workspace.memory import LONGEST_COMMAND, remembered
 
 CheckKind = Literal["test", "build", "lint", "typecheck"]
 
@@ -74,7 +74,7 @@ _MAKE_TARGETS: dict[str, CheckKind] = {
 _NOT_A_TYPE_CHECK = frozenset({"--init", "--build", "-b", "--watch", "-w", "--generateTrace"})
 
 
-@lru_cache(maxsize=512)
+@remembered(count=256, longest=LONGEST_COMMAND)
 def recognise(command: str) -> Check | None:
     """Return what the command checks, or ``None`` when it is no plain check."""
     line = split(command)

@@ -7,7 +7,6 @@ only when every part of it is known to.
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from typing import Literal
 
 import msgspec
@@ -15,6 +14,7 @@ import msgspec
 from moorage.tools.checks import recognise
 from moorage.tools.git_words import is_git_destructive, judge_git
 from moorage.tools.shell_words import ShellLine, is_assignment, split
+from moorage.workspace.memory import LONGEST_COMMAND, remembered
 from moorage.workspace.protected import is_protected_name
 
 Risk = Literal["low", "medium", "high"]
@@ -67,7 +67,7 @@ _DESTROYS = _names(
 )
 
 
-@lru_cache(maxsize=512)
+@remembered(count=256, longest=LONGEST_COMMAND)
 def classify(command: str) -> Classification:
     """Return what a command may do."""
     if recognise(command) is not None:

@@ -37,7 +37,7 @@ class _Output(msgspec.Struct):
 
     max_bytes: int
     is_whole_wanted: bool
-    data: bytes = b""
+    data: bytearray = msgspec.field(default_factory=bytearray)
     total_bytes: int = 0
     is_cut: bool = False
 
@@ -97,9 +97,14 @@ class Git:
         """Return when nothing protected would be staged, in a folder neither."""
         listing = _Output(self._limits.listing_bytes, is_whole_wanted=True)
         await _start(candidates_argv(call.paths, program), listing, folder, context)
-        for path in listing.data.split(b"\0"):
-            if path and context.root.is_protected(os.fsdecode(path)):
-                raise protected(readable(path), "staged")
+        if listing.is_cut:
+            raise Refused(
+                "git add would stage more files than can be looked through for protected ones.",
+                reason="git_not_allowed",
+                hint="Name fewer, or smaller folders.",
+            )
+        # There may be millions of names.
+        await anyio.to_thread.run_sync(_check_names, bytes(listing.data), context)
 
     def _result(
         self, call: GitCall, output: _Output, end: ProgramEnd, context: ToolContext
@@ -117,7 +122,7 @@ class Git:
             printed = redact(output.data.decode("utf-8", "replace")).strip()
             return _failed(facts, "\n".join(filter(None, (printed, complaint))), context)
         if call.subcommand == "status":
-            status = parse_status(output.data)
+            status = parse_status(bytes(output.data))
             facts["status"] = msgspec.to_builtins(status)
             text = status_text(status)
         else:
@@ -129,6 +134,12 @@ class Git:
             "stderr": complaint,
         }
         return success(shown_text(text, complaint, is_cut=output.is_cut), facts)
+
+
+def _check_names(names: bytes, context: ToolContext) -> None:
+    for path in names.split(b"\0"):
+        if path and context.root.is_protected(os.fsdecode(path)):
+            raise protected(readable(path), "staged")
 
 
 async def _start(

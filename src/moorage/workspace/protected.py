@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
+from moorage.workspace.memory import LONGEST_PATH, remembered
 
 _REPOSITORY_STATE = frozenset({".git", ".hg", ".svn"})
 _NAMES = frozenset(
@@ -35,7 +35,7 @@ _MARKS = (
 )
 
 
-@lru_cache(maxsize=4096)
+@remembered(count=1024, longest=LONGEST_PATH)
 def is_protected_name(path: str) -> bool:
     """Return whether a component of ``path`` (relative to its root) is a protected name."""
     path = path.lower()

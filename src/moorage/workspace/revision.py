@@ -17,6 +17,7 @@ import msgspec
 from moorage.errors import ExecutionError
 from moorage.process.reading import read_program
 from moorage.process.spec import ProgramSpec
+from moorage.workspace.opening.beneath import open_beneath
 
 if TYPE_CHECKING:
     from moorage.confine.plan import Plan
@@ -123,7 +124,7 @@ def _hash_files(root: str, limits: RevisionLimits) -> str:
     try:
         fd = os.open(root, _FOLDER_FLAGS)
         try:
-            digest.add_folder(fd, "")
+            digest.add_tree(fd)
         finally:
             os.close(fd)
     except (OSError, _TooMuch):
@@ -141,24 +142,32 @@ class _TreeDigest:
         self._bytes = 0
         self._deadline = time.monotonic() + limits.walk_seconds
 
-    def add_folder(self, fd: int, path: str) -> None:
+    def add_tree(self, top: int) -> None:
+        """Add all that lies below an open folder, however deep."""
+        waiting = [""]
+        while waiting:
+            path = waiting.pop()
+            fd = open_beneath(top, path or ".", _FOLDER_FLAGS)
+            try:
+                waiting += self._add_folder(fd, path)
+            finally:
+                os.close(fd)
+
+    def _add_folder(self, fd: int, path: str) -> list[str]:
+        """Add the entries of one folder; return the paths of the folders in it."""
+        folders: list[str] = []
         for name in sorted(os.listdir(fd)):
             self._count()
             status = os.stat(name, dir_fd=fd, follow_symlinks=False)
-            below = f"{path}/{name}"
+            below = f"{path}/{name}" if path else name
             self.hash.update(os.fsencode(f"{below}\0{status.st_mode:o}\0"))
             if stat.S_ISDIR(status.st_mode):
-                self._add_open(os.open(name, _FOLDER_FLAGS, dir_fd=fd), below)
+                folders.append(below)
             elif stat.S_ISREG(status.st_mode):
                 self._add_file(fd, name, status.st_size)
             elif stat.S_ISLNK(status.st_mode):
                 self.hash.update(os.fsencode(os.readlink(name, dir_fd=fd)))
-
-    def _add_open(self, fd: int, path: str) -> None:
-        try:
-            self.add_folder(fd, path)
-        finally:
-            os.close(fd)
+        return folders
 
     def _add_file(self, folder: int, name: str, size: int) -> None:
         self._bytes += size

@@ -202,6 +202,16 @@ async def test_protected_files_cannot_be_staged_by_name_nor_in_a_folder(reposito
     await data(repository, "add", "conf/ok.txt")
 
 
+async def test_more_names_than_can_be_looked_through_are_not_staged(repository) -> None:
+    repository.use(Git(GitLimits(listing_bytes=20)))
+    for number in range(5):
+        repository.write(f"many/{number}.txt", "new\n")
+    with pytest.raises(Refused, match="more files than can be looked through"):
+        await call(repository, "add", "many")
+    assert run_git(repository.path, "diff", "--cached", "--name-only") == ""
+    await data(repository, "add", "many/1.txt")
+
+
 async def test_a_deleted_file_can_be_staged(repository) -> None:
     (repository.path / "a.txt").unlink()
     await data(repository, "add", "a.txt")

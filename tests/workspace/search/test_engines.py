@@ -204,6 +204,24 @@ async def test_the_same_files_are_looked_into_from_every_folder(
         ], folder
 
 
+async def test_both_look_into_a_tree_of_any_depth(
+    deep_tree, supervisor: Supervisor, plan: Plan
+) -> None:
+    (deep_tree.path / "last").write_text("foo\n")
+    engines = Engines(deep_tree.path, supervisor, plan)
+    try:
+        theirs, ours = await engines.both(Query(pattern=""))
+        listed = [
+            await find_files(way, engines.place, lambda _: True, PAGE, LIMITS)
+            for way in engines.ways
+        ]
+    finally:
+        os.close(engines.fd)
+    assert plain(ours) == plain(theirs)
+    paths = [[record.path for record in answer.records] for answer in listed]
+    assert paths == [[b"d/" * deep_tree.depth + b"file", b"last"]] * 2
+
+
 async def test_excluded_paths_are_left_out_by_both(
     corpus: Path, supervisor: Supervisor, plan: Plan
 ) -> None:

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import os
 import re
-from functools import lru_cache
 from typing import TypeAlias
+
+from moorage.workspace.memory import remembered
 
 # A token is the source of one character, or one of these wildcards.
 _STAR = "*"
@@ -27,6 +28,9 @@ Row: TypeAlias = "list[Token | list[Row]]"
 
 _LONGEST_GLOB = 4096
 """Longer ones match no path that the system takes."""
+
+_LONGEST_KEPT = 256
+_LONGEST_SOURCE = 16 * 1024
 
 _DEEPEST_CHOICE = 16
 _MOST_CHOICES = 256
@@ -53,7 +57,7 @@ def byte_text(path: str) -> str:
     return path if path.isascii() else os.fsencode(path).decode("latin-1")
 
 
-@lru_cache(maxsize=512)
+@remembered(count=256, longest=_LONGEST_KEPT)
 def compile_glob(glob: str) -> re.Pattern[str]:
     """Return the expression that the ``byte_text`` of a relative path must match as a whole.
 
@@ -69,7 +73,11 @@ def compile_glob(glob: str) -> re.Pattern[str]:
     if sum(_ANYTHING in row[:-1] for row in rows) > _MOST_ANYWHERE:
         raise GlobError("it has ** in the midst of too many choices")
     sources = dict.fromkeys(map(_source, rows))
-    return re.compile(f"(?:{'|'.join(sources)})\\Z", re.DOTALL)
+    source = f"(?:{'|'.join(sources)})\\Z"
+    expression = re.compile(source, re.DOTALL)
+    if len(source) > _LONGEST_SOURCE:
+        re.purge()  # the library keeps hundreds of expressions, however large
+    return expression
 
 
 class _Parser:
