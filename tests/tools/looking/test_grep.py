@@ -451,3 +451,12 @@ async def test_an_offset_that_no_answer_has_is_an_argument_error(
 ) -> None:
     with pytest.raises(InvalidArguments, match=f"offset is {offset}; it is a number from 0 to"):
         await searched.call(tool, pattern="x", offset=offset, expected_revision="x")
+
+
+@pytest.mark.parametrize("name", [".ignore", ".gitignore"])
+async def test_a_linked_ignore_file_tells_nothing_of_a_hidden_file(searched, name: str) -> None:
+    (searched.home / "token").write_text("f\n")
+    searched.write("f", "needle\n")
+    searched.write(".git/HEAD", "ref\n")
+    searched.link(name, searched.home / "token")
+    assert places(await searched.data("grep", pattern="needle")) == [("f", 1, "needle")]
