@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 import moorage
+from moorage.app.config import Configuration, ConfinementChoice
 from moorage.cli import doctor
 from moorage.cli.machine import Finding, ProbeLimits
 from moorage.confine.attacks import ATTACKS
 from moorage.confine.report import GAPS
 from moorage.confine.selftest import SelfTest
-from moorage.errors import ConfinementUnavailable, ProvisionError
+from moorage.errors import ConfigError, ConfinementUnavailable, ProvisionError
 
 ENFORCED = [SelfTest(name="write a file outside", is_enforced=True)]
 OWNED = next(attack for attack in ATTACKS if attack.gap)
@@ -142,3 +143,31 @@ def test_the_users_configuration_counts(command_line: Any, session: Any, home: A
     session.run = look_and_run
     assert command_line("doctor").code == 0
     assert seen == [["config.json"]]
+
+
+def test_where_a_provider_confines_doctor_speaks_of_it_and_not_of_the_kernel(
+    command_line: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attacks_end(monkeypatch, SelfTest(name="never tried", is_enforced=False))
+    choice = ConfinementChoice(
+        argv=("/usr/bin/bwrap",),
+        enforcement="full",
+        hidden=("--tmpfs", "{path}"),
+        writable=("--bind", "{path}", "{path}"),
+    )
+    monkeypatch.setattr(doctor, "load", lambda _: Configuration(confinement=choice))
+    report = command_line("doctor", "--json").document
+    assert (report["self_tests"], report["provider"]) == ([], "/usr/bin/bwrap")
+    assert report["not_enforced"] == {"provider": GAPS["provider"]}
+    out = command_line("doctor").out.decode()
+    assert "  none: /usr/bin/bwrap confines commands here" in out
+
+
+def test_a_broken_configuration_is_for_the_main_path_to_tell(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def broken(_: Any) -> None:
+        raise ConfigError("broken")
+
+    monkeypatch.setattr(doctor, "load", broken)
+    assert doctor.configured_provider() == ""

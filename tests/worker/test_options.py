@@ -24,7 +24,7 @@ def test_what_the_user_granted_is_read_from_the_command_line(tmp_path: Path) -> 
     assert options.state == tmp_path / "real"
     assert options.highest is PermissionMode.READ_ONLY
     assert options.writable_roots == (f"{tmp_path}/real",)
-    assert options.hidden_paths == ("/a",)
+    assert options.hidden_paths == ("/a", f"{tmp_path}/real")
     assert options.login_plan().mode is PermissionMode.READ_ONLY
 
 
@@ -33,6 +33,12 @@ def test_without_options_the_worker_is_confined_and_keeps_its_state_in_the_users
     assert options.highest is PermissionMode.STANDARD
     assert options.state.name == ".moorage-worker"
     assert read("--mode=unconfined").login_plan().mode is PermissionMode.UNCONFINED
+
+
+def test_the_workers_own_state_is_hidden_unless_it_lies_in_what_is() -> None:
+    options = read()
+    assert options.hidden_paths == options.login_plan().hidden_paths == (str(options.state),)
+    assert read("--state=/home/m/state", "--hide=/home/m").hidden_paths == ("/home/m",)
 
 
 def test_a_confinement_provider_travels_as_one_argument() -> None:

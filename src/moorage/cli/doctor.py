@@ -11,13 +11,15 @@ import click
 import msgspec
 
 import moorage
+from moorage.app.config import load
+from moorage.app.home import find_home
 from moorage.cli import exit_codes
 from moorage.cli.machine import Finding, Machine, ProbeLimits, State
 from moorage.cli.render import duration, one_line, print_failure, print_json, styled
 from moorage.cli.trial_place import TrialPlace, trial_place
 from moorage.confine import call_filter, landlock
 from moorage.confine.attacks import ATTACKS
-from moorage.confine.report import GAPS, not_enforced
+from moorage.confine.report import GAPS, NOT_ENFORCED_BY_A_PROVIDER, not_enforced
 from moorage.confine.selftest import SelfTest, run_self_tests
 from moorage.errors import ExecutionError
 
@@ -41,6 +43,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that doctor found out.
 
     ``not_enforced`` names what the confinement leaves open on this kernel, with a sentence each.
+    ``provider`` is the program that confines in place of the kernel, where the user configured one.
     """
 
     version: str
@@ -51,18 +54,30 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     findings: list[Finding]
     self_tests: list[SelfTest]
     not_enforced: dict[str, str]
+    provider: str = ""
 
 
 @click.command(epilog=EPILOG)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(*, as_json: bool) -> int:
     """Say what this machine can do, and the one command that mends what is missing."""
-    report = anyio.run(examine, attack())
+    provider = configured_provider()
+    # The attacks are against launchers that the kernel confines: of a provider they say nothing.
+    report = anyio.run(examine, [] if provider else attack(), provider)
     if as_json:
         print_json(report)
     else:
         show(report)
     return exit_codes.OK if report.is_fine else exit_codes.FAILED
+
+
+def configured_provider() -> str:
+    """Return the program that the user has confine commands; empty when the kernel does."""
+    try:
+        choice = load(find_home()).confinement
+    except ExecutionError:  # the main path meets it again, and tells
+        return ""
+    return choice.provider().argv[0] if choice is not None else ""
 
 
 def attack() -> list[SelfTest]:
@@ -73,11 +88,13 @@ def attack() -> list[SelfTest]:
         return [SelfTest(name="try the attacks", is_enforced=False, detail=str(error))]
 
 
-async def examine(self_tests: list[SelfTest]) -> Report:
+async def examine(self_tests: list[SelfTest], provider: str = "") -> Report:
     """Look at the machine and use its main path."""
     findings = await Machine(limits=LIMITS).look()
     main_path = await use_main_path()
-    gaps = not_enforced(landlock.abi(), are_calls_filtered=call_filter.is_known())
+    gaps: tuple[str, ...] = NOT_ENFORCED_BY_A_PROVIDER
+    if not provider:
+        gaps = not_enforced(landlock.abi(), are_calls_filtered=call_filter.is_known())
     return Report(
         version=metadata.version("moorage"),
         python=platform.python_version(),
@@ -87,6 +104,7 @@ async def examine(self_tests: list[SelfTest]) -> Report:
         findings=findings,
         self_tests=self_tests,
         not_enforced={gap: GAPS[gap] for gap in gaps},
+        provider=provider,
     )
 
 
@@ -127,6 +145,8 @@ def show(report: Report) -> None:
     for finding in report.findings:
         _show_finding(finding)
     _heading("Attacks that confined commands tried just now")
+    if report.provider:
+        _show_text("none: ", f"{report.provider} confines commands here, as the user configured.")
     for test in report.self_tests:
         _show_self_test(test)
     if report.not_enforced:

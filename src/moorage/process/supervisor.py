@@ -83,6 +83,11 @@ class Supervisor:
 
     # Before a start.
 
+    @property
+    def provider(self) -> ConfinementProvider | None:
+        """Return the user's provider, where one confines commands in place of the kernel."""
+        return self._provider
+
     def set_base_variables(self, plan: Plan, variables: Mapping[str, str]) -> None:
         """Replace the base variables that every later child of this plan starts with."""
         self._bases[plan] = variables

@@ -159,7 +159,7 @@ class Bash:
             command=_shown_command(run, context),
             classification=run.classification,
             revision=run.revision,
-            sandbox=sandbox_account(context.plan, run.cwd, result),
+            sandbox=sandbox_account(context.plan, run.cwd, result, context.supervisor.provider),
             verification=verification,
         )
         envelope = build(result, combined, facts, limits)

@@ -12,13 +12,14 @@ import sys
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from moorage.confine.report import not_enforced
+from moorage.confine.report import NOT_ENFORCED_BY_A_PROVIDER, not_enforced
 from moorage.policy.permission import PermissionMode
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from moorage.confine.plan import Plan
+    from moorage.confine.provider import ConfinementProvider
     from moorage.process.foreground import ForegroundResult
 
 _SIGNATURES = (b"permission denied", b"operation not permitted", b"read-only file system")
@@ -34,16 +35,24 @@ _AROUND = "'\"\u2018\u2019,:;()"
 _ABSOLUTE = re.compile(f"[{_AROUND}]?/")
 
 
-def sandbox_account(plan: Plan, cwd: str, result: ForegroundResult) -> dict[str, Any] | None:
+def sandbox_account(
+    plan: Plan,
+    cwd: str,
+    result: ForegroundResult,
+    provider: ConfinementProvider | None = None,
+) -> dict[str, Any] | None:
     """Return what confined the command and whether it met a denial; ``None`` when nothing did."""
     if not plan.mode.is_restricted:
         return None
-    return {
+    account: dict[str, Any] = {
         "mode": plan.mode.value,
         "enforcement": "full",
         "denied": was_denied(plan, cwd, result),
-        "not_enforced": list(_gaps()),
+        "not_enforced": list(_gaps() if provider is None else NOT_ENFORCED_BY_A_PROVIDER),
     }
+    if provider is not None:
+        account["provider"] = provider.argv[0]
+    return account
 
 
 def was_denied(plan: Plan, cwd: str, result: ForegroundResult) -> bool:

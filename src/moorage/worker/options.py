@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from moorage.confine.plan import Plan
+from moorage.confine.plan import Plan, contains
 from moorage.confine.provider import ConfinementProvider, check_provider
 from moorage.policy.permission import PermissionMode
 
@@ -36,12 +36,16 @@ def options_of(arguments: argparse.Namespace) -> WorkerOptions:
     Raises:
         ConfigError: the confinement provider cannot stand in for the kernel.
     """
-    state = arguments.state or os.path.expanduser("~/.moorage-worker")
+    state = os.path.realpath(arguments.state or os.path.expanduser("~/.moorage-worker"))
+    hidden = tuple(map(os.path.realpath, arguments.hide))
+    if not any(contains(path, state) for path in hidden):
+        # Whoever started this worker named no home around it, and other sessions' logs lie here.
+        hidden = (*hidden, state)
     return WorkerOptions(
-        state=Path(os.path.realpath(state)),
+        state=Path(state),
         highest=PermissionMode(arguments.mode),
         writable_roots=tuple(map(os.path.realpath, arguments.writable)),
-        hidden_paths=tuple(map(os.path.realpath, arguments.hide)),
+        hidden_paths=hidden,
         confinement=_provider(arguments.confine_with),
     )
 

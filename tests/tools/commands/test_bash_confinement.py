@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from moorage.confine.nursery import start_nursery
+from moorage.confine.provider import ConfinementProvider
 from moorage.errors import ConfinementUnavailable, Refused
 from moorage.policy.permission import PermissionMode
 from moorage.process.supervisor import Supervisor
@@ -37,6 +38,21 @@ async def test_a_script_without_the_right_to_execute_is_not_called_denied(desk) 
     assert (envelope["exit_code"], envelope["sandbox"]["denied"]) == (126, False)
     assert "Permission denied" in text
     assert "confinement" not in text
+
+
+async def test_where_a_provider_confines_the_account_is_about_it(desk) -> None:
+    provider = ConfinementProvider(argv=("/usr/bin/env",), enforcement="full", end=("--",))
+    nursery = start_nursery()
+    try:
+        async with Supervisor(
+            nursery, base_variables=desk._base, provider=provider, found_abi=0
+        ) as supervisor:
+            desk.supervisor = supervisor
+            _, envelope = await desk.bash("echo ran")
+    finally:
+        nursery.close()
+    sandbox = envelope["sandbox"]
+    assert (sandbox["provider"], sandbox["not_enforced"]) == ("/usr/bin/env", ["provider"])
 
 
 @pytest.mark.parametrize("abi", [0, 2])
