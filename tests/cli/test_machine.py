@@ -44,6 +44,16 @@ async def test_a_new_kernel_can_confine(programs: dict[str, str]) -> None:
     assert finding.is_required
 
 
+@pytest.mark.parametrize(("linked", "state"), [((), "ok"), (("moorage", "anyio"), "limited")])
+async def test_files_that_others_may_share_are_told(
+    programs: dict[str, str], monkeypatch: pytest.MonkeyPatch, linked: tuple[str, ...], state: str
+) -> None:
+    monkeypatch.setattr("moorage.cli.machine.linked_packages", lambda: linked)
+    finding = await machine(programs).own_files()
+    assert finding.state == state
+    assert not linked or "moorage, anyio came as hard links" in finding.detail
+
+
 async def test_an_old_kernel_is_named_with_what_it_needs(
     programs: dict[str, str], install: Install
 ) -> None:

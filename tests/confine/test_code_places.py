@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -51,6 +52,18 @@ def test_this_very_installation_is_known() -> None:
     for path in (package, sys.prefix, sys.base_prefix):
         with pytest.raises(ConfigError, match="loaded from"):
             check_code_apart([os.path.realpath(path)], code_places(variables={}))
+
+
+def test_packages_that_are_hard_links_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("own", "linked"):
+        (tmp_path / f"{name}.py").touch()
+        loaded = ModuleType(name)
+        loaded.__file__ = f"{tmp_path}/{name}.py"
+        monkeypatch.setitem(sys.modules, name, loaded)
+    (tmp_path / "workspace.py").hardlink_to(tmp_path / "linked.py")
+    assert module.linked_packages(("own", "linked", "sys", "never.loaded")) == ("linked",)
 
 
 def test_an_ordinary_workspace_is_fine(tmp_path: Path) -> None:

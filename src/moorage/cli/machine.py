@@ -16,6 +16,7 @@ import msgspec
 
 from moorage.cli.remedies import find_manager, install_command
 from moorage.confine import landlock
+from moorage.confine.code_places import linked_packages
 from moorage.confine.plan import MINIMUM_ABI
 
 State = Literal["ok", "limited", "missing"]
@@ -112,6 +113,7 @@ class Machine:
             *(partial(self.engine, engine) for engine in ENGINES),
             self.namespaces,
             self.quickjs,
+            self.own_files,
         ]
         findings: dict[int, Finding] = {}
 
@@ -197,6 +199,19 @@ class Machine:
             state="missing",
             detail="a base dependency of Moorage is not installed",
             fix="pip install quickjs-ng",
+        )
+
+    async def own_files(self) -> Finding:
+        """Return whether Moorage's files are its own, or hard links that others may write."""
+        linked = linked_packages()
+        if not linked:
+            return Finding(name="own files", state="ok", detail="shared with no other installation")
+        return Finding(
+            name="own files",
+            state="limited",
+            detail=f"{', '.join(linked)} came as hard links to an installer's cache; a command "
+            "that may write in another environment made from it can change them",
+            fix="install Moorage anew with `--link-mode copy` (uv), or with pipx",
         )
 
     def _install(self, tool: str) -> str:

@@ -67,6 +67,15 @@ def installed_path(search_path: Iterable[str]) -> tuple[str, ...]:
     return entries[entries.index(_LIBRARY) :] if _LIBRARY in entries else entries
 
 
+def linked_packages(names: Iterable[str] = ("moorage", "anyio", "msgspec")) -> tuple[str, ...]:
+    """Return which of Moorage's loaded packages are hard links: the same files lie elsewhere, too.
+
+    An installer's cache may share them with an environment that a command may write.
+    """
+    files = {name: getattr(sys.modules.get(name), "__file__", None) for name in names}
+    return tuple(name for name, file in files.items() if file and os.stat(file).st_nlink > 1)
+
+
 def _named(variables: Mapping[str, str]) -> Iterator[CodePlace]:
     for name in VARIABLES:
         # Both loaders take an empty entry for the current folder.
