@@ -26,7 +26,9 @@ from moorage.process.launching import LauncherEnd
 from moorage.process.spec import ExitStatus, ProgramSpec, SupervisorLimits
 
 PLAN = Plan(PermissionMode.UNCONFINED)
-LIMITS = SupervisorLimits(answer_seconds=0.1, kill_seconds=0.1, end_grace_seconds=0.1)
+LIMITS = SupervisorLimits(
+    answer_seconds=0.1, kill_seconds=0.1, end_grace_seconds=0.1, spawns_in_flight=1
+)
 
 
 class FakeNursery:
@@ -88,15 +90,25 @@ async def bench() -> AsyncIterator[Bench]:
     bench.end.release()
 
 
-async def started(bench: Bench) -> Child:
-    """Return a child that the launcher says it started."""
+SPEC = ProgramSpec(argv=("x",), plan=PLAN)
+
+
+async def expect_loss(action, *arguments: object) -> None:
+    with pytest.raises(EnvironmentDied, match="was ended"):
+        await action(*arguments)
+
+
+async def started(bench: Bench, *, answer: Kind | None = Kind.STARTED) -> Child:
+    """Return a child that the launcher was told to start, and what it says of it."""
     call = bench.end.expect()
     stdout, stdout_end = os.pipe()
     stderr, stderr_end = os.pipe()
     child = Child(bench.end, call, PipeReader(stdout), PipeReader(stderr))
-    bench.say(Kind.STARTED, call.number, 4242)
-    spec = ProgramSpec(argv=("x",), plan=PLAN)
-    await bench.end.start(call, spec, (stdout_end, stderr_end))
+    if answer is Kind.STARTED:
+        bench.say(answer, call.number, 4242)
+    elif answer is Kind.NOT_STARTED:
+        bench.say(answer, call.number, errno.EACCES, texts=((b"/x",),))
+    await bench.end.start(call, SPEC, (stdout_end, stderr_end))
     os.close(stdout_end)
     os.close(stderr_end)
     assert (await bench.hear()).kind is Kind.SPAWN
@@ -124,6 +136,8 @@ async def test_a_launcher_whose_process_is_gone_already_is_still_heard(bench) ->
 
 async def test_the_end_of_a_program_is_told_whoever_asks_how_often(bench) -> None:
     child = await started(bench)
+    assert child.pid == 0
+    await child.started()
     assert child.pid == 4242
     bench.say(Kind.EXITED, 1, 7 << 8, 0)
     assert await child.wait() == ExitStatus(exit_code=7)
@@ -137,7 +151,34 @@ async def test_a_program_that_cannot_start_is_named(bench) -> None:
     call = bench.end.expect()
     bench.say(Kind.NOT_STARTED, 1, errno.EACCES, texts=((b"/x",),))
     with pytest.raises(ProvisionError, match="The program could not be started: /x: Permission"):
-        await bench.end.started(call, "The program")
+        await bench.end.started(call)
+
+
+async def test_a_program_that_could_not_start_has_ended_for_whoever_waits_for_it(bench) -> None:
+    child = await started(bench, answer=Kind.NOT_STARTED)
+    for ask in (child.wait, child.started, child.wait):
+        with pytest.raises(ProvisionError, match="x could not be started: /x: Permission"):
+            await ask()
+    assert await child.count_left() == 0
+    close(child)
+
+
+async def test_a_launcher_that_never_answers_a_start_is_lost(bench) -> None:
+    child = await started(bench, answer=None)
+    with pytest.raises(EnvironmentDied):
+        await child.wait()
+    close(child)
+
+
+async def test_starts_that_a_lost_launcher_owes_hold_nobody_back(bench) -> None:
+    child = await started(bench, answer=None)
+    other = bench.end.expect()
+    async with anyio.create_task_group() as tasks:
+        # One start may be owed an answer here, so the second waits for its turn.
+        tasks.start_soon(expect_loss, bench.end.start, other, SPEC, ())
+        await anyio.wait_all_tasks_blocked()
+        bench.die()
+    close(child)
 
 
 async def test_what_survives_is_a_shutdown_that_is_incomplete(bench) -> None:
@@ -190,7 +231,7 @@ async def test_a_program_may_have_run_though_its_launcher_was_lost_before_it_sai
     child = Child(bench.end, call, PipeReader(reading), PipeReader(stderr))
     os.write(writing, b"so far")
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(bench.end.started, call, "x")
+        tasks.start_soon(bench.end.started, call)
         await anyio.wait_all_tasks_blocked()
         bench.die()
     assert child.pid == 0

@@ -36,6 +36,13 @@ WAKEUP_BYTES = 4096
 MOST_REAPED = 256
 """Children collected in a row: where they end faster than that, other things must go on as well."""
 
+MOST_BATCHES = 64
+"""Batches collected before a look: what awaits collection makes looks slow, and they more of it."""
+
+CHASES = 10
+CHASE_SECONDS = 0.02
+"""Chases in a row after what outruns SIGKILL: more gain nothing where many outrun it at once."""
+
 LOST_KILL_SECONDS = 5.0
 """How long to go on killing when nobody waits for an answer."""
 
@@ -289,6 +296,13 @@ class Launcher:
                 self._families.forget(call)
             self._tell(Kind.EXITED, call, status, int(has_orphans))
 
+    def _catch_up(self) -> None:
+        """Collect all that has ended, before a look at what has not."""
+        for _ in range(MOST_BATCHES):
+            self._collect()
+            if not self._is_behind:
+                return
+
     def _begin_ending(self, call: int, numbers: Sequence[int]) -> None:
         grace, kill = (milliseconds / 1000 for milliseconds in numbers)
         now = self._families.sight.now()
@@ -296,7 +310,7 @@ class Launcher:
 
     def _go_on_ending(self) -> None:
         """Take every ending one step further, all with the same look at the process table."""
-        self._collect()
+        self._catch_up()
         members = self._families.members([ending.call for ending in self._endings])
         waiting: list[Ending] = []
         for ending in self._endings:
@@ -310,7 +324,16 @@ class Launcher:
                 self._tell(Kind.ENDED, ending.call, len(family))
         self._endings = waiting
         if outrun := [ending.call for ending in waiting if ending.is_outrun]:
+            self._chase(outrun)
+
+    def _chase(self, outrun: Sequence[int]) -> None:
+        now = self._families.sight.now
+        stop_at = now() + CHASE_SECONDS
+        for _ in range(CHASES):
+            self._catch_up()
             self._families.chase(outrun)
+            if now() >= stop_at:
+                return
 
     def _lose(self, poll: select.poll) -> None:
         """Worker or nursery is gone: end everything, and tell nobody how it ended.

@@ -20,7 +20,6 @@ from moorage.confine.nursery import tree, warden
 from moorage.confine.nursery.channel import Channel
 from moorage.confine.nursery.families import Families, Sight
 from moorage.confine.nursery.launcher import (
-    MOST_REAPED,
     WAKEUP_BYTES,
     Launcher,
     confine,
@@ -38,6 +37,9 @@ TICK_MS = 10
 
 SWEEP_SECONDS = 5.0
 """How long the nursery goes on killing after the worker went away."""
+
+MOST_BURIED = 16 * 1024
+"""Processes collected in a row: where they end faster than that, they must also be killed."""
 
 ALL_GONE = b"."
 """What a tombstone says when nothing of its launcher is left."""
@@ -234,7 +236,7 @@ class NurseryLoop:
 
     def _bury(self) -> None:
         """Collect what ended, end what it left behind, and tell by closing its tombstone."""
-        for pid, status in islice(self._reaper(), MOST_REAPED):
+        for pid, status in islice(self._reaper(), MOST_BURIED):
             if os.WIFSTOPPED(status):
                 # A command may stop its launcher (kill -STOP -1); the worker must not hang on it.
                 if pid in self._launchers:
