@@ -30,6 +30,13 @@ def test_a_file_is_searched_as_input_and_lines_are_read_from_named_files() -> No
     assert rg.files_argv(FOLDER)[-2:] == ("--", "./")
 
 
+def test_a_long_pattern_is_not_printed_again() -> None:
+    reason = Ripgrep("rg").reason
+    text = "regex parse error:\n    (%s\n    ^\nerror: unclosed group"
+    assert reason((text % "a").encode()) == text % "a"
+    assert reason((text % ("a" * 5000)).encode()) == "error: unclosed group"
+
+
 @pytest.mark.parametrize(
     ("pattern", "expected"),
     [

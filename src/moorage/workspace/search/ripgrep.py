@@ -27,6 +27,7 @@ _PLAIN_FLAGS = (
 )
 # Punctuation that ripgrep 13 does not let a backslash precede, and later ones do.
 _NEEDLESS = frozenset(string.punctuation) - frozenset("\\.+*?()|[]{}^$#&-~<>")
+_LONGEST_REASON = 1000
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 
 
@@ -81,7 +82,9 @@ class Ripgrep:
     def reason(self, complaint: bytes) -> str:
         """Return what is said of a pattern, without advice about flags that nobody can pass."""
         text = complaint.decode("utf-8", "replace").removeprefix("rg: ")
-        return text.partition("\n\nConsider ")[0].strip()
+        text = text.partition("\n\nConsider ")[0].strip()
+        # A long pattern is not printed again; the last line says what is wrong with it.
+        return text if len(text) <= _LONGEST_REASON else text.rpartition("\n")[2][-_LONGEST_REASON:]
 
 
 def _target(place: SearchPlace) -> str:
