@@ -58,6 +58,9 @@ class FakeChild:
             self.close()
         self._exited.set()
 
+    async def started(self) -> None:
+        """It runs from the first."""
+
     def lose(self) -> None:
         self._is_lost = True
         self.close()

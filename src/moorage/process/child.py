@@ -86,7 +86,7 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """Return the program's pid; it also names its session and process group."""
+        """Return the program's pid, which also names its process group; 0 before it started."""
         return self._call.pid
 
     @property
@@ -94,16 +94,28 @@ class Child:
         """Return whether the program itself is not known to have ended."""
         return not self._call.exited.is_set()
 
+    async def started(self) -> None:
+        """Return when the program runs, or ran.
+
+        Raises:
+            InvalidArguments: the arguments are longer than the system takes; nothing ran.
+            ProvisionError: the program or its directory cannot be used; nothing ran.
+        """
+        await self._launcher.started(self._call)
+
     async def wait(self) -> ExitStatus:
         """Return how the program itself ended, whoever still holds its pipes.
 
         Raises:
+            InvalidArguments: the arguments are longer than the system takes; nothing ran.
+            ProvisionError: the program or its directory cannot be used; nothing ran.
             EnvironmentDied: its launcher was lost, and everything it had started was ended.
         """
         if self.is_running:
-            await self._call.exited.wait()
+            await self._launcher.ended(self._call)
         status = self._call.wait_status
         if status is None:
+            await self.started()
             self._launcher.check_alive()
             raise AssertionError("a call ends with a status or with its launcher")
         if os.WIFSIGNALED(status):

@@ -142,6 +142,9 @@ class _Run:
         deadline = anyio.current_time() + timeout_seconds
         try:
             await self._settle(child, min(self._limits.settle_seconds, timeout_seconds))
+            if self._status is None:
+                # A task group would wrap the reason why it could not be started.
+                await child.started()
             if not (self._status and child.stdout.is_at_end and child.stderr.is_at_end):
                 await self._follow(child, deadline)
             if self._status is not None:

@@ -34,11 +34,21 @@ SWEEP_SECONDS = 0.01
 class Call:
     """One program of a launcher, from the order to start it to what is left of it."""
 
-    __slots__ = ("error", "exited", "has_orphans", "number", "pid", "started", "wait_status")
+    __slots__ = (
+        "error",
+        "exited",
+        "has_orphans",
+        "number",
+        "pid",
+        "started",
+        "wait_status",
+        "what",
+    )
 
     def __init__(self, number: int) -> None:
         """Expect a program to start and to end."""
         self.number = number
+        self.what = "The program"
         self.started = anyio.Event()
         self.exited = anyio.Event()
         self.pid = 0
@@ -91,8 +101,9 @@ class LauncherEnd:
             with self._running:
                 while (message := await self._next()) is not None:
                     self._hand_over(message)
-                    # Whoever was woken goes on first; the next message is not urgent.
-                    await checkpoint()
+                    if message.kind is not Kind.STARTED:
+                        # Whoever was woken goes on first; the next message is not urgent.
+                        await checkpoint()
                 self._is_lost = True
                 await self._await_tombstone()
         finally:
@@ -132,13 +143,15 @@ class LauncherEnd:
             call.wait_status = message.numbers[0]
             call.has_orphans = bool(message.numbers[1])
             call.exited.set()
-        elif message.kind is Kind.STARTED:
+            return
+        if message.kind is Kind.STARTED:
             call.pid = message.numbers[0]
-            call.started.set()
         else:
             code, what = message.numbers[0], decode_texts(message.texts[0])[0]
             call.error = OSError(code, os.strerror(code), what)
-            call.started.set()
+            call.exited.set()
+        call.started.set()
+        self._in_flight.release()
 
     async def _await_tombstone(self) -> None:
         """Wait until everything that a lost launcher had started is gone."""
@@ -167,7 +180,9 @@ class LauncherEnd:
     def _wake_all(self) -> None:
         self._ready.set()
         for call in self._calls.values():
-            call.started.set()
+            if not call.started.is_set():
+                call.started.set()
+                self._in_flight.release()
             call.exited.set()
         for answer in self._answers.values():
             answer.arrived.set()
@@ -205,26 +220,31 @@ class LauncherEnd:
         await self._send(Message(Kind.BASE, texts=(_entries(variables),)))
 
     async def start(self, call: Call, spec: ProgramSpec, outputs: tuple[int, int]) -> None:
-        """Start a program that writes to ``outputs`` (standard output and error).
+        """Order a program that writes to ``outputs`` (standard output and error).
+
+        Most programs are over before anybody needs to know that they began, so nobody waits for it
+        here: ``started`` and ``ended`` tell.
 
         Raises:
-            InvalidArguments: the arguments are longer than the system takes.
-            ProvisionError: the program or its directory cannot be used.
-            EnvironmentDied: the launcher was lost before it could be told to.
+            InvalidArguments: an argument or variable holds a NUL byte; nothing ran.
+            EnvironmentDied: the launcher was lost before it could be told to; nothing ran.
         """
         descriptors = [*outputs, *(fd for fd in (spec.cwd_fd, spec.stdin_fd) if fd is not None)]
         texts = (encode_texts(spec.argv), _entries(spec.variables), encode_texts([spec.cwd]))
         flags = (int(spec.cwd_fd is not None), int(spec.stdin_fd is not None))
-        async with self._in_flight:
+        call.what = spec.argv[0]
+        await self._in_flight.acquire()
+        try:
             await self._send(Message(Kind.SPAWN, call.number, flags, texts), descriptors)
-            await self._await(call.started)
-        await self.started(call, spec.argv[0])
+        except BaseException:
+            self._in_flight.release()
+            raise
 
-    async def started(self, call: Call, what: str) -> None:
-        """Return when a call's program runs, or ran; ``what`` names it in messages.
+    async def started(self, call: Call) -> None:
+        """Return when a call's program runs, or ran.
 
         It may have run, printed and ended its launcher before that could tell of it. So the loss is
-        told to whoever waits for the program, and what it printed can be read until then.
+        told to whoever waits for its end, and what it printed can be read until then.
 
         Raises:
             InvalidArguments: the arguments are longer than the system takes.
@@ -233,8 +253,15 @@ class LauncherEnd:
         if not call.started.is_set():
             await self._await(call.started)
         if call.error is not None:
-            call.exited.set()
-            raise _not_started(what, call.error) from call.error
+            raise _not_started(call.what, call.error) from call.error
+
+    async def ended(self, call: Call) -> None:
+        """Return when a call's program has ended, could not be started or lost its launcher."""
+        with anyio.move_on_after(self._limits.answer_seconds):
+            await call.exited.wait()
+            return
+        await self._await(call.started)
+        await call.exited.wait()
 
     def expect(self, number: int | None = None) -> Call:
         """Return a call with a number of its own, before its program is started."""

@@ -14,6 +14,7 @@ import anyio
 import msgspec
 from anyio.lowlevel import checkpoint
 
+from moorage.errors import EnvironmentDied
 from moorage.process.child import LARGEST_PIPE_BYTES
 from moorage.process.spec import ExitStatus
 
@@ -69,10 +70,14 @@ async def read_program(
     reading = _Reading(take, limits or ReadingLimits())
     status = ExitStatus()
     async with supervisor.open(spec) as child:
+        await child.started()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(reading.follow, child.stdout, reading.hand_on, tasks.cancel_scope)
             tasks.start_soon(reading.follow, child.stderr, reading.keep, tasks.cancel_scope)
-            status = await child.wait()
+            try:
+                status = await child.wait()
+            except EnvironmentDied as error:
+                reading.error = error
             tasks.cancel_scope.cancel()
         await reading.take_waiting(child.stdout, reading.hand_on)
         await reading.take_waiting(child.stderr, reading.keep)

@@ -159,13 +159,15 @@ class Supervisor:
 
     @asynccontextmanager
     async def open(self, spec: ProgramSpec) -> AsyncIterator[Child]:
-        """Start a program; leaving ends its tree if the program itself still runs.
+        """Order a program; leaving ends its tree if the program itself still runs.
+
+        Whether it could be started is told by ``Child.started`` and ``Child.wait``.
 
         Raises:
             ConfigError: the plan contradicts itself; nothing ran.
             ConfinementUnavailable: the kernel cannot enforce the plan; nothing ran.
-            InvalidArguments: an argument or variable holds a NUL byte, or is too long; nothing ran.
-            ProvisionError: the program or its directory cannot be used; nothing ran.
+            InvalidArguments: an argument or variable holds a NUL byte; nothing ran.
+            ProvisionError: there are no pipes left for it; nothing ran.
             EnvironmentDied: the launcher was lost before it could start the program; nothing ran.
         """
         launcher = await self._launcher_for(spec.plan)
@@ -192,7 +194,7 @@ class Supervisor:
         self._take_in(launcher)
         try:
             await launcher.ready()
-            await launcher.started(call, "The program")
+            await launcher.started(call)
             self._launchers.setdefault(early.launch.plan, launcher)
             yield child
         finally:
