@@ -241,3 +241,23 @@ def test_a_child_that_was_last_seen_elsewhere_is_a_child_all_the_same(table) -> 
     table.processes = [process(202, 999, session=201)]  # its parent has ended since
     known.sight = table.sight._replace(children_of=lambda _: {202})
     assert pids(known.members()) == {1: [202]}
+
+
+def test_a_chase_hits_each_newcomer_of_what_is_ending_once_and_nobody_else(table) -> None:
+    known = families(table)
+    known.add(1, 201)
+    known.add(2, 301)
+    table.processes = [process(301, TOP), process(400, TOP), process(401, TOP)]
+    table.markers = {401: b"n.2"}
+    known.chase([1])
+    assert table.signals == [(400, signal.SIGKILL)]
+
+
+def test_where_many_are_missed_another_look_is_not_worth_its_time(table) -> None:
+    known = families(table)
+    looks: list[int] = []
+    known.sight = table.sight._replace(
+        snapshot=lambda: looks.append(1) or {}, children_of=lambda _: set(range(500, 600))
+    )
+    assert len(known.members()[EVERYONE]) == 100
+    assert len(looks) == 1
