@@ -343,3 +343,25 @@ async def test_calls_of_every_opening_have_ids_of_their_own(open_here: Opener, h
     calls = list(read_record(find_home(home), kept))
     assert len({call.call_id for call in calls}) == 2
     assert [call.audit.kind for call in calls] == ["read", "read"]
+
+
+def open_to_others(home: Path) -> list[Path]:
+    return [path for path in home.rglob("*") if path.stat().st_mode & 0o077] + [
+        path for path in (home,) if path.stat().st_mode & 0o022
+    ]
+
+
+async def test_nothing_of_the_home_is_open_to_others_even_without_a_umask(
+    open_here: Opener, home: Path
+) -> None:
+    before = os.umask(0)
+    try:
+        (home / "state" / "sessions").mkdir(parents=True)
+        with anyio.fail_after(50):
+            async with open_here() as opened:
+                await opened.write_file("a.txt", "x")
+                await opened.run("yes | head -c 300000")
+                await opened.present_artifact("a.txt")
+    finally:
+        os.umask(before)
+    assert open_to_others(home) == []

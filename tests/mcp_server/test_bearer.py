@@ -80,7 +80,7 @@ def test_a_fifo_is_refused_and_not_waited_for(tmp_path: Path) -> None:
 
 def test_a_folder_that_cannot_be_made_is_a_configuration_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigError, match="cannot be read: Not a directory"):
+    with pytest.raises(ConfigError, match="cannot be made: Not a directory"):
         read_or_make_token(tmp_path / "file" / "token")
 
 

@@ -63,6 +63,7 @@ class SessionPlan:
 
     def keep(self) -> Path:
         """Save the selection and return the session's folder."""
+        self._home.close_to_others()
         if self._is_new:
             return self._store.create(self.selection)
         self._store.save(self.selection)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from moorage.confine.private_folders import keep_from_writing, make_private
 from moorage.errors import ConfigError
 
 
@@ -21,6 +22,22 @@ class Home(msgspec.Struct, frozen=True, kw_only=True):
     configuration: Path
     state: Path
     hidden_paths: tuple[Path, ...]
+
+    def close_to_others(self) -> None:
+        """Let no other user read the state, nor write the configuration.
+
+        Raises:
+            ConfigError: a folder is open to others and not ours to close, or cannot be made.
+        """
+        try:
+            keep_from_writing(self.configuration)
+            for folder in (self.state, self.sessions):
+                make_private(folder)
+        except OSError as error:
+            raise ConfigError(
+                f"Moorage's state cannot be kept in {self.state}: {error.strerror}.",
+                hint="Make Moorage's home writable, or name another one with MOORAGE_HOME.",
+            ) from error
 
     @property
     def sessions(self) -> Path:

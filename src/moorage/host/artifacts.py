@@ -12,6 +12,7 @@ from typing import Any
 import anyio
 import msgspec
 
+from moorage.confine.private_folders import make_private
 from moorage.connection.host_end import HostConnection
 from moorage.errors import ConfigError, ExecutionError, RemoteProtocolViolation
 from moorage.host.results import Artifact
@@ -45,7 +46,7 @@ async def collect(connection: HostConnection, result: ToolResult, folder: Path) 
     offer = _offer(result)
     staged = folder / f".{secrets.token_hex(8)}"
     try:
-        folder.mkdir(mode=0o700, exist_ok=True)  # noqa: ASYNC240 - one small call on a local disk
+        make_private(folder)
         digest = await _download(connection, offer, staged)
         kept = _free_name(folder, offer.name)
         staged.rename(kept)

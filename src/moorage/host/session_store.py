@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 
 from moorage.backends.profile import Profile
+from moorage.confine.private_folders import make_private
 from moorage.errors import ConfigError, NotFound
 from moorage.policy.permission import PermissionMode
 
@@ -58,7 +59,8 @@ class SessionStore:
             raise ConfigError(f"a session named {selection.name!r} exists already.")
         folder = self.folder(selection.id)
         try:
-            folder.mkdir(mode=0o700, parents=True)
+            make_private(folder.parent)
+            folder.mkdir(mode=0o700)
             self.save(selection)
         except UnicodeEncodeError as error:
             shutil.rmtree(folder, ignore_errors=True)

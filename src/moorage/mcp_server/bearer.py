@@ -7,6 +7,7 @@ import secrets
 import stat
 from pathlib import Path
 
+from moorage.confine.private_folders import make_private
 from moorage.errors import ConfigError
 from moorage.protocol.secret import Secret
 
@@ -37,7 +38,8 @@ def make_token(file: Path) -> Secret:
         OSError: the file cannot be made.
     """
     token = Secret(secrets.token_urlsafe(TOKEN_BYTES))
-    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not file.parent.exists():
+        make_private(file.parent)
     descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "w") as opened:
         opened.write(token.reveal() + "\n")

@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 from anyio.lowlevel import checkpoint
 
+from moorage.confine.private_folders import make_private
 from moorage.process.capture import StreamCapture
 
 _COPY_BYTES = 256 * 1024
@@ -153,7 +154,7 @@ class FullLog:
     def _open(self) -> None:
         if self._fd >= 0:
             return
-        os.makedirs(self._folder, mode=0o700, exist_ok=True)
+        make_private(self._folder)
         self._hash = sha256()
         self._fd, self._path = _new_file(self._folder, self._name())
         self._append(self._header() + b"--- stdout ---\n")
@@ -188,7 +189,7 @@ def _new_file(folder: str, name: str) -> tuple[int, str]:
 
 
 def _unnamed_file(folder: str) -> int:
-    os.makedirs(folder, mode=0o700, exist_ok=True)
+    make_private(folder)
     unnamed = getattr(os, "O_TMPFILE", 0)
     if unnamed:
         with suppress(OSError):

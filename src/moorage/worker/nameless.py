@@ -6,6 +6,8 @@ import errno
 import os
 from pathlib import Path
 
+from moorage.confine.private_folders import make_private
+
 
 def open_nameless(folder: Path) -> int:
     """Return a descriptor of a new private file on the disk of ``folder``.
@@ -13,7 +15,7 @@ def open_nameless(folder: Path) -> int:
     Raises:
         OSError: the folder cannot be made or written to.
     """
-    os.makedirs(folder, mode=0o700, exist_ok=True)
+    make_private(folder)
     flags = os.O_RDWR | os.O_CLOEXEC
     if hasattr(os, "O_TMPFILE"):
         try:

@@ -11,6 +11,7 @@ import msgspec
 
 from moorage.confine.code_places import check_code_apart, code_places
 from moorage.confine.plan import Plan
+from moorage.confine.private_folders import make_private
 from moorage.errors import ConfigError, RetainedStateMissing
 from moorage.policy.permission import PermissionMode
 from moorage.policy.workspace_rules import check_apart
@@ -81,8 +82,8 @@ def prepare(binding: Binding, options: WorkerOptions) -> Place:
     state = options.state / binding.identity / binding.session
     cache = options.state / "caches" / hashlib.sha256(root.encode()).hexdigest()[:24]
     try:
-        for folder in (state, cache):
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for folder in (state.parent, state, cache.parent, cache):
+            make_private(folder)
         temporary = _temporary_folder()
     except OSError as error:
         raise ConfigError(
@@ -127,7 +128,7 @@ def _root(binding: Binding) -> tuple[str, tuple[int, int] | None]:
             hint="Put it back, or open a new session.",
         )
     try:
-        named.mkdir(mode=0o700, parents=True)
+        make_private(named)
     except OSError as error:
         raise ConfigError(f"the workspace {binding.root} cannot be made: {error}.") from error
     root = os.path.realpath(named)
