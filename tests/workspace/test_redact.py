@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moorage.workspace.redact import LONGEST_LINE_BYTES, MASK, Redactor
+from moorage.workspace.secrets.private_keys import Verdict, judge_key
 
 SIGNED = (
     "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9"
@@ -153,3 +154,21 @@ def test_hostile_text_is_held_in_little_memory(piece: bytes) -> None:
         tracemalloc.stop()
     stream.finish()
     assert peak < 4 * 1024 * 1024
+
+
+def test_a_key_that_arrives_byte_by_byte_is_not_judged_at_every_byte(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    judged = 0
+
+    def counting(window: bytes, *, is_complete: bool) -> Verdict | None:
+        nonlocal judged
+        judged += 1
+        return judge_key(window, is_complete=is_complete)
+
+    monkeypatch.setattr("moorage.workspace.redact.judge_key", counting)
+    stream = Redactor().stream()
+    text = b"-----BEGIN PRIVATE KEY-----\n" + (b"A" * 40 + b" ") * 200
+    shown = b"".join(stream.feed(text[at : at + 1]) for at in range(len(text)))
+    assert shown + stream.finish() == MASK
+    assert judged < 40

@@ -25,6 +25,8 @@ _STEP_BYTES = LONGEST_LINE_BYTES // 2
 _BATCH_BYTES = 64 * 1024
 """So many bytes of whole lines are judged together: they stay in the processor's cache."""
 
+_STEP_OF_KEY_BYTES = 64
+
 _SHORTEST_SECRET_BYTES = 4
 _SHORTEST_SECRET_LINE_BYTES = 8
 _NOTHING = re.compile(rb"")
@@ -81,10 +83,15 @@ class RedactionStream:
         """Hold nothing yet."""
         self._redactor = redactor
         self._held = b""
+        self._needed_bytes = 0
         self._masking: re.Pattern[bytes] | None = None
 
     def feed(self, data: bytes) -> bytes:
         """Take the next bytes and return those that are decided."""
+        if len(self._held) + len(data) < self._needed_bytes:
+            self._held += data
+            return b""
+        self._needed_bytes = 0
         return self._advance(self._held + data if self._held else data, is_final=False)
 
     def finish(self) -> bytes:
@@ -133,6 +140,9 @@ class RedactionStream:
             window = buffer[at + key_at : at + key_at + KEY_WINDOW_BYTES]
             verdict = judge_key(window, is_complete=is_final or len(window) == KEY_WINDOW_BYTES)
             if verdict is None:
+                # Looked at again when there is a good part more: bytes that come one by one must
+                # not have the whole window judged for each of them.
+                self._needed_bytes = len(window) + max(len(window) // 4, _STEP_OF_KEY_BYTES)
                 line = block.rfind(b"\n", 0, key_at) + 1
                 masked.append(self._mask_all(block[:line]))
                 return at + line
