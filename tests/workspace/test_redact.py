@@ -170,5 +170,5 @@ def test_a_key_that_arrives_byte_by_byte_is_not_judged_at_every_byte(
     stream = Redactor().stream()
     text = b"-----BEGIN PRIVATE KEY-----\n" + (b"A" * 40 + b" ") * 200
     shown = b"".join(stream.feed(text[at : at + 1]) for at in range(len(text)))
-    assert shown + stream.finish() == MASK
+    assert (shown + stream.finish()).strip() == MASK
     assert judged < 40
