@@ -19,7 +19,6 @@ from moorage.errors import (
 )
 from moorage.protocol.binding import Binding, InitializeReply, check_binding, check_version
 from moorage.protocol.failures import from_wire, to_wire
-from moorage.protocol.framing import MAX_FRAME_BYTES
 from moorage.protocol.machines.codec import Encoder, Message, decode, encode_data
 from moorage.protocol.machines.events import (
     FrameReady,
@@ -30,22 +29,19 @@ from moorage.protocol.machines.events import (
     ToolCallArrived,
 )
 from moorage.protocol.machines.intake import Intake
-from moorage.protocol.machines.result_limits import ResultLimits, encode_result
+from moorage.protocol.machines.result_limits import encode_result
 from moorage.protocol.machines.state import State, move, why_not_ready
+from moorage.protocol.machines.wire_limits import WireLimits
 from moorage.protocol.methods import METHODS, SERVED_METHODS
 from moorage.protocol.processes import ProcessEvent
 from moorage.protocol.secret import Secret
 from moorage.protocol.tool_calls import ToolCall, ToolResult
 
 
-class HostWireLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """What one connection may hold at the host."""
+class HostWireLimits(WireLimits, frozen=True, kw_only=True):
+    """What one connection may hold at the host, which waits for more than a worker works on."""
 
-    max_frame_bytes: int = MAX_FRAME_BYTES
-    max_id_characters: int = 256
     max_in_flight: int = 4096
-    max_tool_calls_per_request: int = 128
-    result: ResultLimits = ResultLimits()
 
 
 class _Pending(msgspec.Struct):

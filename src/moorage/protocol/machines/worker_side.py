@@ -25,7 +25,6 @@ from moorage.protocol.binding import (
     check_version,
 )
 from moorage.protocol.failures import from_wire, to_wire
-from moorage.protocol.framing import MAX_FRAME_BYTES
 from moorage.protocol.machines.codec import Answer, Encoder, Request, decode, encode_data
 from moorage.protocol.machines.events import (
     CallbackArrived,
@@ -38,21 +37,16 @@ from moorage.protocol.machines.events import (
 )
 from moorage.protocol.machines.intake import Intake
 from moorage.protocol.machines.pin import MIN_TOKEN_CHARACTERS, Pin
-from moorage.protocol.machines.result_limits import ResultLimits, encode_result
+from moorage.protocol.machines.result_limits import encode_result
 from moorage.protocol.machines.state import State, move, why_not_ready
+from moorage.protocol.machines.wire_limits import WireLimits
 from moorage.protocol.methods import METHODS, REQUIRED_BY_CAPABILITY, SERVED_METHODS
 from moorage.protocol.processes import ProcessEvent, StartRequest, check_start_reply
 from moorage.protocol.tool_calls import ToolCall, ToolResult
 
 
-class WorkerWireLimits(msgspec.Struct, frozen=True, kw_only=True):
+class WorkerWireLimits(WireLimits, frozen=True, kw_only=True):
     """What one connection may hold at the worker."""
-
-    max_frame_bytes: int = MAX_FRAME_BYTES
-    max_id_characters: int = 256
-    max_in_flight: int = 1024
-    max_tool_calls_per_request: int = 128
-    result: ResultLimits = ResultLimits()
 
 
 class _Version(msgspec.Struct):
