@@ -114,8 +114,10 @@ def _smaller_copy(data: bytes, limits: ImageLimits) -> Picture:
             f"it has {len(data)} bytes, at most {limits.passed_bytes} can be shown, and Pillow, "
             'which would make a smaller copy, is not installed (pip install "moorage[images]")',
         ) from None
+    # Only the decoder of the kind that was looked at; Pillow has dozens more, some of them old.
+    kind = media_type_of(data).removeprefix("image/").upper()
     try:
-        with Image.open(io.BytesIO(data)) as opened:
+        with Image.open(io.BytesIO(data), formats=(kind,)) as opened:
             image = ImageOps.exif_transpose(opened)
             has_alpha = image.has_transparency_data
             image = image.convert("RGBA" if has_alpha else "RGB")
