@@ -21,6 +21,13 @@ def _has_landlock() -> bool:
     return abi() >= 3
 
 
+def _has_signal_scope() -> bool:
+    """Return whether the kernel can keep signals inside: Landlock ABI 6 or newer."""
+    from moorage.confine.landlock import abi  # noqa: PLC0415 - only the tests that ask pay for it
+
+    return abi() >= 6
+
+
 def _has_command(name: str) -> Callable[[], bool]:
     return lambda: shutil.which(name) is not None
 
@@ -63,6 +70,7 @@ CIRCUMSTANCES: Mapping[str, Callable[[], bool]] = {
     "ipv6": _has_ipv6,
     "not root": lambda: os.geteuid() != 0,
     "root": lambda: os.geteuid() == 0,
+    "signal scope": _has_signal_scope,
 }
 
 

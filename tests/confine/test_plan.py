@@ -180,6 +180,11 @@ def test_of_two_mounts_on_one_point_the_last_counts() -> None:
     assert list(aliases("/x", ())) == []
 
 
+def test_another_part_of_the_same_disk_shows_nothing_that_is_hidden() -> None:
+    elsewhere = (Mount("8:1", "/", "/"), Mount("8:1", "/srv", "/mnt/srv"))
+    assert list(aliases("/home/user/.moorage", elsewhere)) == []
+
+
 def test_mounts_are_read_as_the_kernel_writes_them() -> None:
     text = (
         "27 1 254:0 / / rw - ext4 /dev/vda rw\n28 27 0:25 /a\\040b /mnt/c\\134d rw - tmpfs x rw\n"

@@ -10,7 +10,7 @@ import pytest
 
 from moorage.confine import hardening, landlock
 from moorage.confine.nursery import tree, warden
-from moorage.confine.plan import SCOPE_SIGNAL, Plan, Rule, handled_scopes
+from moorage.confine.plan import Plan, Rule
 from moorage.policy.permission import PermissionMode
 
 CONFINED = Plan(PermissionMode.STANDARD)
@@ -31,13 +31,6 @@ def fork(action: Callable[[int], bool]) -> int:
 def in_a_fork(action: Callable[[int], bool]) -> int:
     """Run an action in a forked process and return its exit code."""
     return os.waitstatus_to_exitcode(os.waitpid(fork(action), 0)[1])
-
-
-def require_scope() -> int:
-    abi = landlock.abi()
-    if not handled_scopes(abi) & SCOPE_SIGNAL:
-        pytest.skip("this kernel has no scope of signals")
-    return abi
 
 
 def test_a_warden_is_possible_where_signals_can_be_kept_inside() -> None:
@@ -61,8 +54,9 @@ def test_a_stranger_out_of_reach_proves_nothing(monkeypatch) -> None:
 
 
 @pytest.mark.needs("landlock")
+@pytest.mark.needs("signal scope")
 def test_a_process_that_only_keeps_signals_inside_is_forbidden_nothing_else(tmp_path) -> None:
-    abi = require_scope()
+    abi = landlock.abi()
     for name in ("one", "two", "one/file"):
         (tmp_path / name).mkdir()
 
@@ -80,8 +74,9 @@ def test_a_process_that_only_keeps_signals_inside_is_forbidden_nothing_else(tmp_
 
 
 @pytest.mark.needs("landlock")
+@pytest.mark.needs("signal scope")
 def test_a_warden_ends_what_its_launcher_left_and_reaches_nobody_else() -> None:
-    abi = require_scope()
+    abi = landlock.abi()
     stranger = os.posix_spawnp("sleep", ["sleep", "1000"], os.environ)
 
     def action(parent: int) -> bool:
@@ -103,8 +98,9 @@ def test_a_warden_ends_what_its_launcher_left_and_reaches_nobody_else() -> None:
 
 
 @pytest.mark.needs("landlock")
+@pytest.mark.needs("signal scope")
 def test_a_warden_can_be_told_to_end_its_launcher() -> None:
-    abi = require_scope()
+    abi = landlock.abi()
     reading, writing = os.pipe()
 
     def action(parent: int) -> bool:

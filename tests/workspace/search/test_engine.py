@@ -10,6 +10,7 @@ from pathlib import Path
 import anyio
 import msgspec
 import pytest
+from anyio.lowlevel import checkpoint
 
 from moorage.confine.plan import Plan
 from moorage.policy.permission import PermissionMode
@@ -151,7 +152,7 @@ async def test_a_program_that_never_ends_is_ended_while_the_worker_answers(
     async def take_turns() -> None:
         nonlocal turns
         while True:
-            await anyio.sleep(0.01)
+            await checkpoint()
             turns += 1
 
     async with anyio.create_task_group() as tasks:
