@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVarTuple, Unpack
 
 import anyio
 import msgspec
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from moorage.process.launching import Call
     from moorage.process.spec import ProgramSpec
 
+Arguments = TypeVarTuple("Arguments")
 BaseVariables = Callable[[Plan], Mapping[str, str]]
 
 
@@ -58,6 +59,8 @@ class Supervisor:
         self._all_launchers: set[LauncherEnd] = set()
         self._launching = anyio.Lock(fast_acquire=True)
         self._drains: set[anyio.CancelScope] = set()
+        self._opened: dict[Child, tuple[LauncherEnd, Call]] = {}
+        self._kept: dict[Child, tuple[LauncherEnd, Call]] = {}
         self._tasks: TaskGroup | None = None
         self._is_closed = False
 
@@ -161,7 +164,8 @@ class Supervisor:
     async def open(self, spec: ProgramSpec) -> AsyncIterator[Child]:
         """Order a program; leaving ends its tree if the program itself still runs.
 
-        Whether it could be started is told by ``Child.started`` and ``Child.wait``.
+        Whether it could be started is told by ``Child.started`` and ``Child.wait``. A child that
+        was given to ``keep`` meanwhile is left as it is.
 
         Raises:
             ConfigError: the plan contradicts itself; nothing ran.
@@ -170,15 +174,62 @@ class Supervisor:
             ProvisionError: there are no pipes left for it; nothing ran.
             EnvironmentDied: the launcher was lost before it could start the program; nothing ran.
         """
+        launcher, call, child = await self._begin(spec, is_merged=False)
+        self._opened[child] = launcher, call
+        try:
+            yield child
+        finally:
+            if self._opened.pop(child, None) is not None:
+                await self._leave(launcher, call, child)
+
+    async def start(self, spec: ProgramSpec, *, is_merged: bool = False) -> Child:
+        """Order a program that is kept until ``let_go``.
+
+        With ``is_merged`` its output and its complaints come in order by one pipe, ``stdout``.
+
+        Raises:
+            ConfigError: the plan contradicts itself; nothing ran.
+            ConfinementUnavailable: the kernel cannot enforce the plan; nothing ran.
+            InvalidArguments: an argument or variable holds a NUL byte; nothing ran.
+            ProvisionError: there are no pipes left for it; nothing ran.
+            EnvironmentDied: the launcher was lost before it could start the program; nothing ran.
+        """
+        launcher, call, child = await self._begin(spec, is_merged=is_merged)
+        self._kept[child] = launcher, call
+        return child
+
+    def keep(self, child: Child) -> None:
+        """Take a child out of its ``open``, which leaves it running; ``let_go`` closes it later."""
+        self._kept[child] = self._opened.pop(child)
+
+    async def let_go(self, child: Child) -> None:
+        """Close a child that was kept; ends its tree if the program itself still runs.
+
+        Raises:
+            ShutdownIncomplete: something of it survived SIGKILL.
+        """
+        kept = self._kept.pop(child, None)
+        if kept is not None:
+            await self._leave(*kept, child)
+
+    def start_soon(
+        self,
+        function: Callable[[Unpack[Arguments]], Coroutine[Any, Any, object]],
+        *arguments: Unpack[Arguments],
+    ) -> None:
+        """Run a task that follows children; it must end once they and their pipes have."""
+        assert self._tasks is not None  # noqa: S101 - children are started inside the context
+        self._tasks.start_soon(function, *arguments)
+
+    async def _begin(
+        self, spec: ProgramSpec, *, is_merged: bool
+    ) -> tuple[LauncherEnd, Call, Child]:
         launcher = await self._launcher_for(spec.plan)
         if self._provider is not None and spec.plan.mode.is_restricted:
             spec = msgspec.structs.replace(spec, argv=self._provider.wrap(spec.plan, spec.argv))
         await self._give_base(launcher, spec.plan)
-        call, child = await self._start(launcher, spec)
-        try:
-            yield child
-        finally:
-            await self._leave(launcher, call, child)
+        call, child = await self._start(launcher, spec, is_merged=is_merged)
+        return launcher, call, child
 
     @asynccontextmanager
     async def adopt(self, early: EarlyChild) -> AsyncIterator[Child]:
@@ -207,19 +258,22 @@ class Supervisor:
         if launcher.base is not base:
             await launcher.set_base(base)
 
-    async def _start(self, launcher: LauncherEnd, spec: ProgramSpec) -> tuple[Call, Child]:
-        stdout, stdout_end, stderr, stderr_end = _two_pipes()
+    async def _start(
+        self, launcher: LauncherEnd, spec: ProgramSpec, *, is_merged: bool
+    ) -> tuple[Call, Child]:
+        ends = _pipes(1 if is_merged else 2)
+        readers = [PipeReader(fd) for fd in ends[::2]]
         call = launcher.expect()
-        child = Child(launcher, call, PipeReader(stdout), PipeReader(stderr))
+        child = Child(launcher, call, readers[0], readers[-1])
         try:
-            await launcher.start(call, spec, (stdout_end, stderr_end))
+            await launcher.start(call, spec, (ends[1], ends[-1]))
         except BaseException:
             # It may have started all the same: the order is out, only the answer is missing.
             await self._leave(launcher, call, child)
             raise
         finally:
-            os.close(stdout_end)
-            os.close(stderr_end)
+            for end in ends[1::2]:
+                os.close(end)
         return call, child
 
     async def _leave(self, launcher: LauncherEnd, call: Call, child: Child) -> None:
@@ -229,14 +283,14 @@ class Supervisor:
                 with anyio.CancelScope(shield=True):
                     await child.end(self._limits.end_grace_seconds)
         finally:
-            for reader in (child.stdout, child.stderr):
-                self._let_go(reader, is_shared=call.has_orphans and not was_running)
+            for reader in {child.stdout, child.stderr}:
+                self._drop(reader, is_shared=call.has_orphans and not was_running)
             if was_running or not call.has_orphans:
                 launcher.forget(call)
                 if launcher.is_retired:
                     self._retire(launcher)
 
-    def _let_go(self, reader: PipeReader, *, is_shared: bool) -> None:
+    def _drop(self, reader: PipeReader, *, is_shared: bool) -> None:
         """Close a pipe, or go on reading it for a descendant that would die of a closed one."""
         if is_shared and self._tasks is not None and not reader.drop_waiting():
             self._tasks.start_soon(self._drain, reader)
@@ -282,15 +336,15 @@ class Supervisor:
             )
 
 
-def _two_pipes() -> tuple[int, int, int, int]:
-    """Return the reading and writing ends of two pipes.
+def _pipes(number: int) -> list[int]:
+    """Return the reading and the writing end of each of so many pipes.
 
     Raises:
         ProvisionError: this process has no descriptors left.
     """
     ends: list[int] = []
     try:
-        for _ in range(2):
+        for _ in range(number):
             ends += os.pipe2(os.O_CLOEXEC)
     except OSError as error:
         for descriptor in ends:
@@ -299,4 +353,4 @@ def _two_pipes() -> tuple[int, int, int, int]:
             f"No pipes for the output of a program: {error.strerror}. Nothing ran.",
             hint="Run fewer commands at once, or raise the limit of open files.",
         ) from error
-    return ends[0], ends[1], ends[2], ends[3]
+    return ends

@@ -38,7 +38,9 @@ def _unset_time() -> str:
 class ProcessRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The durable account of one started process.
 
-    ``exit_code`` 0 is left out on the wire; a terminal record without the key ended with 0.
+    ``exit_code`` 0 is left out on the wire; a terminal record without the key ended with 0. A
+    terminal record is a receipt, too: how many bytes were printed in all, and the hash of the log
+    as it is kept.
     """
 
     id: str
@@ -75,6 +77,8 @@ class ProcessRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     next_recheck_at: str = field(default_factory=_unset_time)
     pending_recheck_at: str = field(default_factory=_unset_time)
     action: str = ""
+    total_bytes: int = 0
+    log_sha256: str = ""
 
     @property
     def is_terminal(self) -> bool:

@@ -30,6 +30,7 @@ _STEP_OF_KEY_BYTES = 64
 _SHORTEST_SECRET_BYTES = 4
 _SHORTEST_SECRET_LINE_BYTES = 8
 _NOTHING = re.compile(rb"")
+_FILLED = re.compile(rb"\xff+")
 
 
 class Redactor:
@@ -56,6 +57,15 @@ class Redactor:
         """Return a stream that masks bytes as they arrive."""
         return RedactionStream(self)
 
+    def spans(self, data: bytes) -> list[tuple[int, int]]:
+        """Return where the secrets lie, as a stream would mask them; what touches is one."""
+        if self.is_plain(data):
+            return []
+        filled = [RedactionStream(self, filler=filler) for filler in (b"\0", b"\xff")]
+        low, high = (int.from_bytes(each.feed(data) + each.finish(), "big") for each in filled)
+        differing = (low ^ high).to_bytes(len(data), "big")
+        return [found.span() for found in _FILLED.finditer(differing)]
+
     def find(self, block: bytes) -> list[Span]:
         """Return what to mask in a block of lines, in order and without overlaps."""
         found = find_spans(block)
@@ -79,9 +89,10 @@ class Redactor:
 class RedactionStream:
     """Masks bytes as they arrive; holds back at most a line, a piece of one, or a key's window."""
 
-    def __init__(self, redactor: Redactor) -> None:
-        """Hold nothing yet."""
+    def __init__(self, redactor: Redactor, *, filler: bytes = b"") -> None:
+        """Hold nothing yet; a ``filler`` stands in for each byte of a secret, and no mask."""
         self._redactor = redactor
+        self._filler = filler
         self._held = b""
         self._needed_bytes = 0
         self._masking: re.Pattern[bytes] | None = None
@@ -107,7 +118,8 @@ class RedactionStream:
         at = 0
         while at < len(buffer):
             if self._masking is not None:
-                at = self._mask_on(buffer, at)
+                begun, at = at, self._mask_on(buffer, at)
+                masked.append(self._filler * (at - begun))
                 continue
             taken = self._take_piece(buffer, at, masked, is_final=is_final)
             if taken == at:
@@ -148,14 +160,14 @@ class RedactionStream:
                 return at + line
             if verdict.end:
                 masked.append(self._mask_all(block[:key_at]))
-                masked.append(MASK)
+                masked.append(self._filler * verdict.end or MASK)
                 self._masking = verdict.rest
                 return at + key_at + verdict.end
             key_at = block.find(KEY_HEADER, key_at + 1)
         return at + self._mask_block(block, decided - at, masked)
 
     def _mask_all(self, block: bytes) -> bytes:
-        return _mask(block, self._redactor.find(block))
+        return _mask(block, self._redactor.find(block), self._filler)
 
     def _mask_block(self, block: bytes, decided: int, masked: list[bytes]) -> int:
         """Mask what begins in the decided part of a block and return how much of it is taken."""
@@ -165,18 +177,18 @@ class RedactionStream:
             taken = spans[-1].end
         if spans and spans[-1].end == len(block):
             self._masking = spans[-1].rest
-        masked.append(_mask(block[:taken], spans))
+        masked.append(_mask(block[:taken], spans, self._filler))
         return taken
 
 
-def _mask(block: bytes, spans: list[Span]) -> bytes:
+def _mask(block: bytes, spans: list[Span], filler: bytes = b"") -> bytes:
     """Return the block with every span replaced; the same object when there is none."""
     if not spans:
         return block
     parts: list[bytes] = []
     at = 0
     for span in spans:
-        parts += (block[at : span.start], MASK)
+        parts += (block[at : span.start], filler * (span.end - span.start) or MASK)
         at = span.end
     parts.append(block[at:])
     return b"".join(parts)
