@@ -9,7 +9,7 @@ from moorage.errors import InvalidArguments, Refused
 from moorage.policy.permission import PermissionMode
 from moorage.protocol.workspace_tools import ReadFileArguments
 from moorage.tools.read_file import ReadFile
-from moorage.workspace.images import ImageLimits
+from moorage.workspace.images.picture import ImageLimits
 
 UNCONFINED = PermissionMode.UNCONFINED
 

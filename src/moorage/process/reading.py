@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 # How many reads go by before other tasks have their turn, and before a deadline is noticed.
 _READS_PER_TURN = 8
+# How much of its last words stands in the description of an end.
+_SHOWN_CHARACTERS = 200
 
 
 class ReadingLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,6 +47,20 @@ class ProgramEnd(msgspec.Struct, frozen=True, kw_only=True):
     status: ExitStatus
     complaint: bytes
     is_stopped: bool = False
+
+    @property
+    def last_words(self) -> str:
+        """Return the last line of its complaints."""
+        return self.complaint.decode("utf-8", "replace").strip().rpartition("\n")[2]
+
+    @property
+    def description(self) -> str:
+        """Return how it ended that should have ended otherwise, with what it said last."""
+        how = f"was ended by signal {self.status.signal}"
+        if self.status.exit_code is not None:
+            how = f"ended with exit code {self.status.exit_code}"
+        words = self.last_words[-_SHOWN_CHARACTERS:]
+        return f"{how} ({words})" if words else how
 
 
 _Give = Callable[[bytes], Awaitable[None]]

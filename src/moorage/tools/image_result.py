@@ -7,18 +7,21 @@ import os
 from typing import TYPE_CHECKING
 
 import msgspec
+from anyio import to_thread
 
 from moorage.protocol.tool_calls import ContentPart, ToolResult
 from moorage.tools.results import failure
 from moorage.workspace.files import content_hash, read_whole
-from moorage.workspace.images import ImageLimits, UnusableImage, prepare_image
+from moorage.workspace.images.copying import smaller_copy
+from moorage.workspace.images.headers import check_image
+from moorage.workspace.images.picture import ImageLimits, Picture, UnusableImage
 
 if TYPE_CHECKING:
-    from moorage.workspace.images import Picture
+    from moorage.tools.catalogue import ToolContext
 
 
-def image_result(fd: int, path: str, limits: ImageLimits) -> ToolResult:
-    """Read, check and if need be shrink an image; runs in a thread.
+async def image_result(fd: int, path: str, limits: ImageLimits, context: ToolContext) -> ToolResult:
+    """Read and check an image; one that is too large is shown as a smaller copy.
 
     Raises:
         ChangedMeanwhile: the file changed while it was read.
@@ -26,9 +29,10 @@ def image_result(fd: int, path: str, limits: ImageLimits) -> ToolResult:
     """
     size = os.fstat(fd).st_size
     try:
-        # A file above the bound is read only as far as shows that it is.
-        data = read_whole(fd, limits.source_bytes, path)
-        picture = prepare_image(data, limits)
+        source = await to_thread.run_sync(_read, fd, path, limits)
+        picture = source
+        if len(source.data) > limits.passed_bytes:
+            picture = await smaller_copy(source.data, limits, context.supervisor, context.plan)
     except UnusableImage as error:
         return failure(
             error.kind,
@@ -37,7 +41,13 @@ def image_result(fd: int, path: str, limits: ImageLimits) -> ToolResult:
             path=path,
             size_bytes=size,
         )
-    return _result(path, data, picture)
+    return await to_thread.run_sync(_result, path, source.data, picture)
+
+
+def _read(fd: int, path: str, limits: ImageLimits) -> Picture:
+    # A file above the bound is read only as far as shows that it is.
+    data = read_whole(fd, limits.source_bytes, path)
+    return Picture(data=data, info=check_image(data, limits))
 
 
 def _result(path: str, data: bytes, picture: Picture) -> ToolResult:

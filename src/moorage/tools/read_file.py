@@ -18,7 +18,8 @@ from moorage.tools.missing_file import missing_file
 from moorage.tools.results import failure
 from moorage.tools.text_result import Reading, text_result
 from moorage.workspace.files import content_hash, read_whole, steps
-from moorage.workspace.images import ImageLimits, media_type_of
+from moorage.workspace.images.headers import media_type_of
+from moorage.workspace.images.picture import ImageLimits
 from moorage.workspace.opening.location import protected
 from moorage.workspace.text.line_range import LineRange, select_lines
 
@@ -72,7 +73,7 @@ class ReadFile:
         try:
             head = os.pread(fd, _BINARY_PROBE_BYTES, 0)
             if media_type_of(head):
-                return await self._read_image(fd, location, asked)
+                return await self._read_image(fd, location, asked, context)
             if b"\0" in head:
                 return _binary(location, os.fstat(fd).st_size)
             return await self._read_text(fd, location, asked, context)
@@ -81,7 +82,9 @@ class ReadFile:
         finally:
             os.close(fd)
 
-    async def _read_image(self, fd: int, location: Location, asked: _Asked) -> ToolResult:
+    async def _read_image(
+        self, fd: int, location: Location, asked: _Asked, context: ToolContext
+    ) -> ToolResult:
         if location.is_protected:  # nothing in an image can be masked
             raise protected(location.display, "shown")
         if asked.has_range:
@@ -89,9 +92,7 @@ class ReadFile:
                 f"read_file: {location.display} is an image; it has no lines to choose from.",
                 hint="Leave out offset, limit and continuation.",
             )
-        return await anyio.to_thread.run_sync(
-            image_result, fd, location.display, self._image_limits
-        )
+        return await image_result(fd, location.display, self._image_limits, context)
 
     async def _read_text(
         self, fd: int, location: Location, asked: _Asked, context: ToolContext

@@ -205,7 +205,7 @@ class ProgramSearch:
         except Garbled:
             raise self._garbled() from None
         if not end.is_stopped and end.status.exit_code not in self._engine.exit_codes:
-            raise SearchFailed(f"{self._engine.name} {_ending(end)}; nothing is returned.")
+            raise SearchFailed(f"{self._engine.name} {end.description}; nothing is returned.")
         return end
 
     def _check_pattern(self, end: ProgramEnd, *, has_output: bool) -> None:
@@ -227,16 +227,6 @@ async def _apart(function: Callable[[bytes], T], data: bytes) -> T:
     with anyio.CancelScope(shield=True):
         found = await to_thread.run_sync(function, data)
     return found  # noqa: RET504 - a scope could swallow what passes it, as far as types know
-
-
-def _ending(end: ProgramEnd) -> str:
-    """Return how a program ended that should have ended otherwise, with its last words."""
-    status = end.status
-    how = f"was ended by signal {status.signal}"
-    if status.exit_code is not None:
-        how = f"ended with exit code {status.exit_code}"
-    words = end.complaint.decode("utf-8", "replace").strip().rpartition("\n")[2][-200:]
-    return f"{how} ({words})" if words else how
 
 
 def _weigh_answer(answer: bytes, place: SearchPlace, query: Query, collector: Collector) -> None:

@@ -8,17 +8,12 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Sequence
 
-import moorage
+from moorage.workspace.own_program import own_argv
 from moorage.workspace.search.selection import Include, Query, SearchPlace
 
-# Nothing of the user's Python setup counts, only where the worker itself finds its modules.
-_START = (
-    "import sys; sys.path[:] = sys.argv.pop(1).split('\\n'); "
-    "from moorage.workspace.scanning.program import main; main()"
-)
+_PROGRAM = "moorage.workspace.scanning.program"
 
 
 class OwnEngine:
@@ -71,8 +66,4 @@ def _argv(
         "after": query.after,
         "most": most,
     }
-    home = os.path.dirname(os.path.dirname(moorage.__file__))
-    folders = "\n".join([home, *filter(os.path.isabs, sys.path)])
-    # -I and -S leave the user's variables and site folders out; names are always in UTF-8.
-    python = (sys.executable, "-I", "-S", "-X", "utf8", "-c", _START, folders)
-    return (*python, json.dumps(request), query.pattern)
+    return own_argv(_PROGRAM, json.dumps(request), query.pattern)

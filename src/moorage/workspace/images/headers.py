@@ -1,51 +1,11 @@
-"""What an image file is, from its first bytes, and a smaller copy of one that is too large."""
+"""What an image file is, from its first bytes and its headers; nothing is decoded."""
 
 from __future__ import annotations
 
-import io
 import struct
 from collections.abc import Iterator
 
-import msgspec
-
-MIB = 1024 * 1024
-
-
-class ImageLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """The largest image that is looked at, and the largest that is passed on."""
-
-    source_bytes: int = 20 * MIB
-    pixels: int = 40_000_000
-    passed_bytes: int = 2 * MIB
-    # Longest sides that are tried, one after another, until the copy is small enough.
-    sides: tuple[int, ...] = (2048, 1568, 1024, 768, 512, 256)
-
-
-class ImageInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """The kind and size of an image."""
-
-    media_type: str
-    width: int
-    height: int
-    is_animated: bool = False
-
-
-class Picture(msgspec.Struct, frozen=True, kw_only=True):
-    """An image ready to be passed on."""
-
-    data: bytes
-    info: ImageInfo
-    is_resized: bool = False
-
-
-class UnusableImage(Exception):
-    """An image cannot be shown; the sentence says why, the kind is a stable word."""
-
-    def __init__(self, kind: str, sentence: str) -> None:
-        """Keep both."""
-        super().__init__(sentence)
-        self.kind = kind
-        self.sentence = sentence
+from moorage.workspace.images.picture import ImageInfo, ImageLimits, UnusableImage
 
 
 def media_type_of(head: bytes) -> str:
@@ -83,11 +43,11 @@ def inspect_image(data: bytes) -> ImageInfo:
     return ImageInfo(media_type=media_type, width=width, height=height, is_animated=is_animated)
 
 
-def prepare_image(data: bytes, limits: ImageLimits) -> Picture:
-    """Return an image that may be passed on: as it is when it is small, else a smaller copy.
+def check_image(data: bytes, limits: ImageLimits) -> ImageInfo:
+    """Return what the headers say of an image that may be passed on, itself or as a copy.
 
     Raises:
-        UnusableImage: it is broken, animated, too large, or nothing here can make a copy.
+        UnusableImage: it is broken, animated or too large.
     """
     if len(data) > limits.source_bytes:
         raise UnusableImage("image_too_large", f"it has more than {limits.source_bytes} bytes")
@@ -99,43 +59,7 @@ def prepare_image(data: bytes, limits: ImageLimits) -> Picture:
             "image_too_large",
             f"it has {info.width} x {info.height} pixels, more than {limits.pixels}",
         )
-    if len(data) <= limits.passed_bytes:
-        return Picture(data=data, info=info)
-    return _smaller_copy(data, limits)
-
-
-def _smaller_copy(data: bytes, limits: ImageLimits) -> Picture:
-    try:
-        # The optional library, loaded only for the rare image that needs it.
-        from PIL import Image, ImageOps  # noqa: PLC0415
-    except ImportError:
-        raise UnusableImage(
-            "image_needs_pillow",
-            f"it has {len(data)} bytes, at most {limits.passed_bytes} can be shown, and Pillow, "
-            'which would make a smaller copy, is not installed (pip install "moorage[images]")',
-        ) from None
-    # Only the decoder of the kind that was looked at; Pillow has dozens more, some of them old.
-    kind = media_type_of(data).removeprefix("image/").upper()
-    try:
-        with Image.open(io.BytesIO(data), formats=(kind,)) as opened:
-            image = ImageOps.exif_transpose(opened)
-            has_alpha = image.has_transparency_data
-            image = image.convert("RGBA" if has_alpha else "RGB")
-        for side in limits.sides:
-            copy = image.copy()
-            copy.thumbnail((side, side))
-            target = io.BytesIO()
-            if has_alpha:
-                copy.save(target, "PNG")
-            else:
-                copy.save(target, "JPEG", quality=85)
-            if target.tell() <= limits.passed_bytes:
-                media_type = "image/png" if has_alpha else "image/jpeg"
-                info = ImageInfo(media_type=media_type, width=copy.width, height=copy.height)
-                return Picture(data=target.getvalue(), info=info, is_resized=True)
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise UnusableImage("broken_image", f"it cannot be decoded ({error})") from error
-    raise UnusableImage("image_too_large", "no copy of it is small enough")
+    return info
 
 
 def _read_png(data: bytes) -> tuple[int, int, bool]:

@@ -1,36 +1,20 @@
 from __future__ import annotations
 
 import io
-import os
 import struct
-import sys
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from moorage.workspace.images import (
-    ImageInfo,
-    ImageLimits,
-    UnusableImage,
-    inspect_image,
-    media_type_of,
-    prepare_image,
-)
+from moorage.workspace.images.headers import check_image, inspect_image, media_type_of
+from moorage.workspace.images.picture import ImageInfo, ImageLimits, UnusableImage
 
 
 def encoded(kind: str, size: tuple[int, int] = (7, 5), mode: str = "RGB", **options) -> bytes:
     target = io.BytesIO()
     Image.new(mode, size).save(target, kind, **options)
-    return target.getvalue()
-
-
-def noise(size: tuple[int, int], mode: str = "RGB") -> bytes:
-    target = io.BytesIO()
-    bands = len(mode)
-    data = os.urandom(size[0] * size[1] * bands)
-    Image.frombytes(mode, size, data).save(target, "PNG")
     return target.getvalue()
 
 
@@ -69,7 +53,7 @@ def test_anything_else_is_no_image(head: bytes) -> None:
 def test_moving_images_are_refused(kind: str) -> None:
     assert inspect_image(animation(kind)).is_animated
     with pytest.raises(UnusableImage) as caught:
-        prepare_image(animation(kind), ImageLimits())
+        check_image(animation(kind), ImageLimits())
     assert caught.value.kind == "animated_image"
 
 
@@ -106,60 +90,12 @@ def test_fill_bytes_before_a_marker_are_skipped() -> None:
     assert inspect_image(filled).width == 7
 
 
-def test_a_small_image_passes_as_it_is() -> None:
-    data = encoded("PNG")
-    picture = prepare_image(data, ImageLimits(passed_bytes=len(data)))
-    assert picture.data is data
-    assert not picture.is_resized
-
-
-def test_a_large_image_is_made_smaller() -> None:
-    limits = ImageLimits(passed_bytes=20_000, sides=(300, 100))
-    picture = prepare_image(noise((400, 200)), limits)
-    assert picture.is_resized
-    assert picture.info.media_type == "image/jpeg"
-    assert len(picture.data) <= 20_000
-    assert inspect_image(picture.data) == picture.info
-    assert picture.info.width == picture.info.height * 2
-
-
-def test_a_large_image_that_can_be_seen_through_stays_so() -> None:
-    limits = ImageLimits(passed_bytes=50_000, sides=(100,))
-    picture = prepare_image(noise((200, 200), "RGBA"), limits)
-    assert picture.info.media_type == "image/png"
-    assert (picture.info.width, picture.info.height) == (100, 100)
-
-
-def test_an_image_that_stays_too_large_is_refused() -> None:
-    with pytest.raises(UnusableImage) as caught:
-        prepare_image(noise((200, 200)), ImageLimits(passed_bytes=100, sides=(150,)))
-    assert caught.value.kind == "image_too_large"
-
-
-def test_without_pillow_a_large_image_names_what_to_install(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    data = noise((50, 50))
-    monkeypatch.setitem(sys.modules, "PIL", None)
-    with pytest.raises(UnusableImage) as caught:
-        prepare_image(data, ImageLimits(passed_bytes=100))
-    assert caught.value.kind == "image_needs_pillow"
-    assert "moorage[images]" in caught.value.sentence
-
-
 def test_too_many_pixels_or_bytes_are_refused_before_decoding() -> None:
     data = encoded("PNG", (100, 100))
     for limits in (ImageLimits(pixels=9_999), ImageLimits(source_bytes=len(data) - 1)):
         with pytest.raises(UnusableImage) as caught:
-            prepare_image(data, limits)
+            check_image(data, limits)
         assert caught.value.kind == "image_too_large"
-
-
-def test_an_image_that_cannot_be_decoded_is_told() -> None:
-    data = noise((50, 50))
-    with pytest.raises(UnusableImage) as caught:
-        prepare_image(data[:4000], ImageLimits(passed_bytes=100))
-    assert caught.value.kind == "broken_image"
 
 
 @given(

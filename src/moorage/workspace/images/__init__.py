@@ -1,0 +1,1 @@
+"""What an image file is, by pure code of ours; a program that decodes one, confined."""
