@@ -84,6 +84,10 @@ class Supervisor:
             # Without the body's own error, which goes on as it is instead of in a group.
             await self._tasks.__aexit__(None, None, None)
 
+    def is_idle(self) -> bool:
+        """Return whether nothing that was started here is known to live."""
+        return all(launcher.is_idle() for launcher in self._all_launchers)
+
     # Before a start.
 
     @property
@@ -215,7 +219,7 @@ class Supervisor:
     def start_soon(
         self,
         function: Callable[[Unpack[Arguments]], Coroutine[Any, Any, object]],
-        *arguments: Unpack[Arguments],
+        *arguments: *Arguments,
     ) -> None:
         """Run a task that follows children; it must end once they and their pipes have."""
         assert self._tasks is not None  # noqa: S101 - children are started inside the context

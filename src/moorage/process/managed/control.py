@@ -1,0 +1,410 @@
+"""Start, find, read, write, stop and clean up background processes: what every front of it uses."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import anyio
+import msgspec
+
+from moorage.errors import InvalidArguments, ProvisionError
+from moorage.policy.permission import PermissionMode
+from moorage.process.managed import terminal
+from moorage.process.managed.following import FindDenials, Keeper, no_denials
+from moorage.process.managed.identity import identity_of
+from moorage.process.managed.ledger import Ledger, OnEvent
+from moorage.process.managed.limits import ManagedLimits
+from moorage.process.managed.live import Live, StartSpec
+from moorage.process.managed.log import OutputLog
+from moorage.process.managed.records import stamp
+from moorage.process.managed.reservation import Reservation
+from moorage.process.managed.stopping import Stopper
+from moorage.process.spec import ProgramSpec
+from moorage.protocol.processes import (
+    DEFAULT_READ_BYTES,
+    UNKNOWN_EXIT_CODE,
+    CompletionMode,
+    OutputSnapshot,
+    ProcessRecord,
+    ReadOptions,
+    SandboxMode,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from moorage.process.child import Child
+    from moorage.process.managed.window import PlaceMasker
+    from moorage.process.supervisor import Supervisor
+
+_SANDBOX_MODES: dict[PermissionMode, SandboxMode] = {
+    PermissionMode.STANDARD: "workspace-write",
+    PermissionMode.READ_ONLY: "read-only",
+    PermissionMode.UNCONFINED: "",
+}
+_NANOSECONDS = 1_000_000_000
+
+
+class ProcessManager:
+    """The background processes of one session and their records; what it returns is masked."""
+
+    def __init__(
+        self,
+        supervisor: Supervisor,
+        folder: Path,
+        *,
+        redactor: Callable[[], PlaceMasker],
+        on_event: OnEvent,
+        limits: ManagedLimits | None = None,
+        find_denials: FindDenials = no_denials,
+    ) -> None:
+        """Keep records and logs below ``folder``; nothing is opened before ``open``."""
+        self.limits = limits or ManagedLimits()
+        self._supervisor = supervisor
+        self._ledger = Ledger(folder, self.limits, redactor, on_event)
+        self._keeper = Keeper(self._ledger, supervisor, find_denials)
+        self._stopper = Stopper(self._ledger, self._keeper)
+        self._is_closed = False
+
+    async def open(self) -> None:
+        """Read the records of earlier workers and settle what has become of their processes.
+
+        Raises:
+            ConfigError: the folders cannot be made or used.
+        """
+        self._ledger.open()
+
+    # Starting.
+
+    async def start(self, spec: StartSpec) -> ProcessRecord:
+        """Start a process; its record is on disk before this returns.
+
+        Raises:
+            InvalidArguments: the command is blank or too long, or nobody owns it; nothing ran.
+            ConfinementUnavailable: the kernel cannot enforce the plan; nothing ran.
+            ProvisionError: the program, its folder, its log or its record cannot be had.
+            EnvironmentDied: the launcher was lost before it could start it.
+        """
+        _check(spec)
+        live = self._new(spec)
+        try:
+            live.log.create()
+            self._ledger.add(live)
+        except OSError as error:
+            live.log.remove()
+            raise ProvisionError(
+                f"The record of a background process cannot be written: {error.strerror}. "
+                "Nothing ran.",
+                hint="Make room on the disk that holds the worker's state.",
+            ) from error
+        child: Child | None = None
+        try:
+            child = await self._launch(live, spec)
+            await child.started()
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                if child is not None:
+                    await self._supervisor.let_go(child)
+                self._keeper.close_input(live)
+                self._ledger.drop(live)
+            raise
+        return await self._begin(live, child)
+
+    def _new(self, spec: StartSpec, process_id: str = "") -> Live:
+        folders = self._ledger.folders
+        process_id = process_id or self._ledger.store.new_id()
+        now = stamp()
+        record = ProcessRecord(
+            id=process_id,
+            operation_id=spec.operation_id,
+            owner_kind=spec.owner.kind,
+            owner_id=spec.owner.actor,
+            root_thread_id=spec.owner.session,
+            host_generation_id=self._ledger.generation,
+            lifecycle=spec.lifecycle,
+            completion_mode=spec.completion_mode,
+            status="starting",
+            pid=0,
+            pgid=0,
+            log_path=folders.log_path(process_id),
+            command=spec.command,
+            cwd=spec.cwd,
+            started_at=now,
+            updated_at=now,
+            exit_code=UNKNOWN_EXIT_CODE,
+            sandbox_mode=_SANDBOX_MODES[spec.plan.mode],
+        )
+        live = Live(record, OutputLog(folders.logs, process_id), self.limits)
+        live.plan = spec.plan
+        return live
+
+    async def _launch(self, live: Live, spec: StartSpec) -> Child:
+        program = ProgramSpec(
+            argv=("bash", "-c", spec.command),
+            plan=spec.plan,
+            cwd=spec.cwd,
+            cwd_fd=spec.cwd_fd,
+            variables=spec.variables,
+            label=live.record.id,
+        )
+        size = spec.size or (self.limits.rows, self.limits.columns)
+        if spec.tty and (child := await self._in_terminal(program, size)) is not None:
+            live.stdin_fd = os.dup(child.stdout.fd)
+            live.record = msgspec.structs.replace(live.record, tty=True)
+            return child
+        stdin, live.stdin_fd = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(live.stdin_fd, False)
+        try:
+            program = msgspec.structs.replace(program, stdin_fd=stdin)
+            return await self._supervisor.start(program, is_merged=True)
+        finally:
+            os.close(stdin)
+
+    async def _in_terminal(self, program: ProgramSpec, size: tuple[int, int]) -> Child | None:
+        """Start a program in a terminal; ``None`` where there is none to be had."""
+        return None
+
+    async def _begin(self, live: Live, child: Child) -> ProcessRecord:
+        """Note that a process runs, follow it, and return its record once that is on disk."""
+        live.child = child
+        self._ledger.change(
+            live,
+            status="running",
+            pid=child.pid,
+            pgid=child.pid,
+            process_start_time=identity_of(child.pid),
+        )
+        self._ledger.tell("started", live)
+        self._supervisor.start_soon(self._keeper.follow, live, child)
+        await self._ledger.sync(live)
+        return self._ledger.shown(live)
+
+    def reserve(self, spec: StartSpec) -> Reservation:
+        """Set an id and a log aside for a foreground command that may have to go on here."""
+        return Reservation(self._ledger, spec, self.limits)
+
+    async def adopt(self, reservation: Reservation, child: Child) -> ProcessRecord:
+        """Take over a running child, its two pipes, and what it has printed so far.
+
+        Raises:
+            ProvisionError: the record or the log cannot be written; the child is still the
+                caller's, who may go on waiting for it.
+        """
+        spec = reservation.spec
+        _check(spec)
+        try:
+            live = self._new(spec, reservation.process_id)
+            live.log = reservation.take_log()
+            live = Live(live.record, live.log, self.limits)
+            live.plan = spec.plan
+            self._ledger.add(live)
+        except OSError as error:
+            raise ProvisionError(
+                f"The command cannot go on in the background: {error.strerror}.",
+                hint="Make room on the disk that holds the worker's state.",
+            ) from error
+        self._supervisor.keep(child)
+        return await self._begin(live, child)
+
+    # Looking.
+
+    def list(self, session: str) -> tuple[ProcessRecord, ...]:
+        """Return the records of a session, the oldest first."""
+        return tuple(self._ledger.shown(live) for live in self._ledger.of(session))
+
+    def get(self, session: str, process_id: str) -> ProcessRecord:
+        """Return one record.
+
+        Raises:
+            UnknownProcess: no process of this session has the id.
+        """
+        return self._ledger.shown(self._ledger.find(session, process_id))
+
+    async def read(self, session: str, process_id: str, options: ReadOptions) -> OutputSnapshot:
+        """Return a window of the output, after a wait where one is asked for.
+
+        Raises:
+            UnknownProcess: no process of this session has the id.
+            InvalidArguments: the offset is below zero.
+        """
+        live = self._ledger.find(session, process_id)
+        if options.offset_bytes is not None and options.offset_bytes < 0:
+            raise InvalidArguments(
+                f"offset {options.offset_bytes} is below zero; nothing was read.",
+                hint="Leave the offset out for the newest output, or give a former end.",
+            )
+        most = options.max_bytes if options.max_bytes > 0 else DEFAULT_READ_BYTES
+        most = min(most, self.limits.longest_read_bytes)
+        begun = time.monotonic_ns()
+        if live.child is None:
+            live.log.look()
+        timed_out = False
+        if options.wait_ns > 0 and not live.ended.is_set():
+            timed_out = await self._await_output(live, options, most)
+        window = live.window(self._ledger.masker(), options.offset_bytes, most)
+        base, total = live.log.base, live.log.total
+        is_cut = window.start > base if options.offset_bytes is None else window.end < total
+        return OutputSnapshot(
+            process=self._ledger.shown(live),
+            output=window.text,
+            truncated=is_cut,
+            start_offset=window.start,
+            end_offset=window.end,
+            total_bytes=total,
+            timed_out=timed_out,
+            duration_ns=time.monotonic_ns() - begun,
+        )
+
+    async def _await_output(self, live: Live, options: ReadOptions, most: int) -> bool:
+        """Wait for new output, gathered for a while, or for the end; return whether none came."""
+        now = anyio.current_time()
+        deadline = now + min(options.wait_ns / _NANOSECONDS, self.limits.longest_wait_seconds)
+        dwell_until = min(now + max(options.min_dwell_ns, 0) / _NANOSECONDS, deadline)
+        offset = options.offset_bytes
+        start = live.log.total if offset is None else min(offset, live.log.total)
+        needed = start + 1
+        while await live.grow(needed, deadline):
+            await live.grow(start + most, dwell_until)
+            window = live.window(self._ledger.masker(), start, most)
+            if window.end > window.start:
+                return False
+            needed = live.log.total + 1  # So far it is half a character.
+        return not live.ended.is_set()
+
+    # Acting.
+
+    async def write(self, session: str, process_id: str, data: bytes) -> tuple[ProcessRecord, int]:
+        """Write bytes as they are; return the record and how many were taken.
+
+        Raises:
+            UnknownProcess: no process of this session has the id.
+            InvalidArguments: it has ended, takes no input, or was stopped meanwhile.
+        """
+        live = self._ledger.find(session, process_id)
+        written = await terminal.write(live, data, self.limits)
+        return self._ledger.shown(live), written
+
+    def input_available(self, session: str, process_id: str) -> bool:
+        """Return whether ``write`` can reach the process."""
+        return self._ledger.find(session, process_id).stdin_fd >= 0
+
+    async def resize(self, session: str, process_id: str, columns: int, rows: int) -> ProcessRecord:
+        """Give the terminal of a process another size.
+
+        Raises:
+            UnknownProcess: no process of this session has the id.
+            InvalidArguments: it has ended or has no terminal, or the size is none.
+        """
+        live = self._ledger.find(session, process_id)
+        terminal.resize(live, columns, rows)
+        return self._ledger.shown(live)
+
+    async def stop(self, session: str, process_id: str) -> ProcessRecord:
+        """End a process and all that descends from it; one that has ended stays as it is.
+
+        Raises:
+            UnknownProcess: no process of this session has the id.
+            ShutdownIncomplete: something of it survived SIGKILL; it counts as running.
+        """
+        live = self._ledger.find(session, process_id)
+        await self._stopper.stop(live)
+        return self._ledger.shown(live)
+
+    def update(
+        self, session: str, process_id: str, completion_mode: CompletionMode
+    ) -> ProcessRecord:
+        """Choose whether the end of a running process is announced.
+
+        Raises:
+            UnknownProcess: no process of this session has the id.
+            InvalidArguments: it has ended, or there is no such mode.
+        """
+        live = self._ledger.find(session, process_id)
+        if completion_mode not in {"resume", "detached"}:
+            raise InvalidArguments(
+                f"{completion_mode!r} is no completion mode; it is resume or detached."
+            )
+        if live.record.is_terminal:
+            raise InvalidArguments(f"{process_id} has ended; its completion mode stays.")
+        self._ledger.change(live, completion_mode=completion_mode)
+        self._ledger.tell("updated", live)
+        return self._ledger.shown(live)
+
+    # The end of a process, and who has heard of it.
+
+    def completion_pending(self, session: str, process_id: str) -> bool:
+        """Return whether a process ended by itself and nobody has taken note of it."""
+        return is_pending(self._ledger.find(session, process_id).record)
+
+    def completion_delivered(self, session: str, process_id: str, consumer: str) -> ProcessRecord:
+        """Note who has heard of the end of a process; the first one stays.
+
+        Raises:
+            UnknownProcess: no process of this session has the id.
+            InvalidArguments: it runs, or was stopped on request.
+        """
+        live = self._ledger.find(session, process_id)
+        if not live.record.is_terminal or live.record.terminal_cause != "natural_exit":
+            raise InvalidArguments(f"{process_id} has not ended by itself; there is no completion.")
+        if not live.record.completion_consumed_by:
+            self._ledger.change(
+                live,
+                completion_delivered_at=stamp(),
+                completion_consumed_by=consumer.strip() or "unnamed",
+            )
+        return self._ledger.shown(live)
+
+    # Ends.
+
+    async def cleanup(self, session: str) -> tuple[ProcessRecord, ...]:
+        """End every process of a session but the managed ones; return what was ended.
+
+        Raises:
+            ShutdownIncomplete: something survived SIGKILL; the others were ended.
+        """
+        lives = [
+            live
+            for live in self._ledger.of(session)
+            if live.record.lifecycle == "session" and not live.record.is_terminal
+        ]
+        await self._stopper.stop_all(lives)
+        for live in lives:
+            self._ledger.tell("cleaned_up", live, live.record.terminal_cause)
+        return tuple(self._ledger.shown(live) for live in lives)
+
+    async def aclose(self) -> None:
+        """End every process that this worker holds, managed ones too.
+
+        Raises:
+            ShutdownIncomplete: something survived SIGKILL; the others were ended.
+        """
+        if self._is_closed:
+            return
+        self._is_closed = True
+        with anyio.CancelScope(shield=True):
+            try:
+                await self._stopper.stop_all([live for live in self._ledger if live.child])
+            finally:
+                self._ledger.close()
+
+
+def is_pending(record: ProcessRecord) -> bool:
+    """Return whether the end of a process is still owed to its session."""
+    return (
+        record.is_terminal
+        and record.terminal_cause == "natural_exit"
+        and record.completion_mode != "detached"
+        and not record.completion_consumed_by
+    )
+
+
+def _check(spec: StartSpec) -> None:
+    if not spec.command.strip():
+        raise InvalidArguments("The command is blank; nothing ran.", hint="Give a command.")
+    if not spec.owner.session or not spec.owner.actor:
+        raise InvalidArguments(
+            "A background process needs an actor and a session that own it; nothing ran."
+        )

@@ -1,0 +1,98 @@
+"""Moves the output of one process into its log, as fast as it comes and without hurry else."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import anyio
+from anyio.lowlevel import checkpoint
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from moorage.process.child import PipeReader
+    from moorage.process.managed.limits import ManagedLimits
+    from moorage.process.managed.log import OutputLog
+
+_SET_PIPE_SIZE = getattr(fcntl, "F_SETPIPE_SZ", None)
+
+
+class Pump:
+    """One source of output and the log that it goes to."""
+
+    def __init__(
+        self,
+        source: PipeReader,
+        log: OutputLog,
+        grown: Callable[[], None],
+        limits: ManagedLimits,
+    ) -> None:
+        """Move nothing yet; ``grown`` is called whenever the log has."""
+        self._source = source
+        self._log = log
+        self._grown = grown
+        self._limits = limits
+        self._take = log.copy if os.isatty(source.fd) else log.take
+        self._is_large = False
+        self.ended = anyio.Event()
+
+    async def run(self) -> None:
+        """Move output until the source ends."""
+        try:
+            while await self._turn():
+                pass
+        except OSError as error:
+            self._log.problem = self._log.problem or str(error)
+        finally:
+            self.ended.set()
+
+    async def _turn(self) -> bool:
+        """Move what there is, for one turn; ``False`` at the end."""
+        stop_at = time.perf_counter() + self._limits.turn_seconds
+        moved = 0
+        try:
+            while moved < self._limits.live_log_bytes:
+                number = self._move()
+                if number == 0:
+                    return False
+                moved += number
+                if time.perf_counter() > stop_at:
+                    break
+        except BlockingIOError:
+            if moved:
+                self._grown()
+            await anyio.wait_readable(self._source.fd)
+            return True
+        self._grown()
+        await checkpoint()
+        return True
+
+    def _move(self) -> int:
+        try:
+            number = self._take(self._source.fd, self._limits.take_bytes)
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            number = 0  # So a terminal ends when nobody holds its other side any more.
+        if number == 0:
+            self._source.is_at_end = True
+        elif number >= self._limits.full_pipe_bytes and not self._is_large:
+            self._is_large = True
+            if _SET_PIPE_SIZE is not None:
+                with suppress(OSError):  # No pipe, or the user's share of pipe memory is used up.
+                    fcntl.fcntl(self._source.fd, _SET_PIPE_SIZE, self._limits.take_bytes)
+        return number
+
+    def take_waiting(self) -> None:
+        """Move what lies there now, and wait for nothing; there may be more for ever."""
+        taken = 0
+        with suppress(BlockingIOError):
+            while not self._source.is_at_end and taken < self._limits.take_bytes:
+                taken += self._move()
+        if taken:
+            self._grown()

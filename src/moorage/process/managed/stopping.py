@@ -1,0 +1,76 @@
+"""End managed processes: on request, softly, then hard, and until nothing of them is left."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import anyio
+
+from moorage.errors import ShutdownIncomplete
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from moorage.process.managed.following import Keeper
+    from moorage.process.managed.ledger import Ledger
+    from moorage.process.managed.live import Live
+
+
+class Stopper:
+    """Stops the processes of one ledger."""
+
+    def __init__(self, ledger: Ledger, keeper: Keeper) -> None:
+        """Stop nothing yet."""
+        self._ledger = ledger
+        self._keeper = keeper
+        self._limits = ledger.limits
+
+    async def stop(self, live: Live) -> None:
+        """End a process and all that descends from it; one that has ended stays as it is.
+
+        Raises:
+            ShutdownIncomplete: something of it survived SIGKILL; it counts as running.
+        """
+        async with live.stopping:
+            if live.record.is_terminal:
+                return
+            child = live.child
+            if child is None or not child.is_running:
+                # It ended by itself; only its receipt is missing.
+                await live.ended.wait()
+                return
+            live.is_stop_requested = True
+            self._keeper.cancel_writers(live)
+            self._ledger.change(live, status="stopping", terminal_cause="requested_stop")
+            try:
+                await child.end(self._limits.stop_grace_seconds)
+            except ShutdownIncomplete as error:
+                live.is_stop_requested = False
+                self._ledger.change(
+                    live, status="running", terminal_cause="", last_error=error.message
+                )
+                raise
+            await live.ended.wait()
+
+    async def stop_all(self, lives: Iterable[Live]) -> None:
+        """End several processes at once.
+
+        Raises:
+            ShutdownIncomplete: something survived SIGKILL; the others were ended.
+        """
+        problems: list[str] = []
+
+        async def stop(live: Live) -> None:
+            try:
+                await self.stop(live)
+            except ShutdownIncomplete as error:
+                problems.append(f"{live.record.id}: {error.message}")
+
+        async with anyio.create_task_group() as tasks:
+            for live in lives:
+                tasks.start_soon(stop, live)
+        if problems:
+            raise ShutdownIncomplete(
+                f"{len(problems)} background processes could not be ended: {' '.join(problems)}",
+                hint="They end when the file system or device they wait for answers.",
+            )
