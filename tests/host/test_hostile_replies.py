@@ -71,6 +71,9 @@ class HostileBackend:
         self.tasks.start_soon(self._answer, ScriptedWorker(worker_side))
         return host_side
 
+    async def end_worker(self, placement: Placement) -> None:
+        pass
+
     async def release(self, placement: Placement) -> None:
         pass
 

@@ -25,6 +25,8 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
     hidden_paths: tuple[str, ...] = ()
     worker_state: Path
     confinement: ConfinementProvider | None = None
+    stays_in: Path | None = None
+    """The private folder of a local worker that outlives this host; none ends with its host."""
 
 
 class Backend(Protocol):
@@ -41,6 +43,14 @@ class Backend(Protocol):
 
         Raises:
             ProvisionError: no environment could be had; nothing ran.
+        """
+        ...
+
+    async def end_worker(self, placement: Placement) -> None:
+        """End the worker that would outlive this host, if there is one.
+
+        Raises:
+            ShutdownIncomplete: it had to be ended by force.
         """
         ...
 

@@ -28,6 +28,7 @@ from moorage.protocol.machines.events import (
     RequestArrived,
 )
 from moorage.protocol.machines.pin import Pin
+from moorage.protocol.machines.state import State
 from moorage.protocol.machines.worker_side import WorkerProtocol, WorkerWireLimits
 from moorage.protocol.processes import ProcessEvent
 from moorage.protocol.secret import Secret
@@ -72,7 +73,7 @@ async def serve(
         LocalProtocolViolation: the provider promises what it does not serve; nothing was read.
         Exception: whatever closing the provider raised.
     """
-    await _WorkerConnection(transport, provider, pin or Pin(token), limits or WorkerLimits()).run()
+    await WorkerConnection(transport, provider, pin or Pin(token), limits or WorkerLimits()).run()
 
 
 _Job = tuple[InFlight, Handler, Any, Conclude]
@@ -96,7 +97,7 @@ class _IdleTask:
         return self._job
 
 
-class _WorkerConnection:
+class WorkerConnection:
     """One connection, from its first byte to the close of its provider."""
 
     lifetime: TaskGroup
@@ -122,6 +123,11 @@ class _WorkerConnection:
         self._is_output_broken = False
         self._unsent_count = 0
         self._reading = anyio.CancelScope()
+
+    @property
+    def is_ready(self) -> bool:
+        """Return whether a host has shown the token and is bound."""
+        return self._protocol.state is State.READY
 
     async def run(self) -> None:
         """Serve to the end."""
@@ -240,6 +246,10 @@ class _WorkerConnection:
         """Send a process event."""
         if frame := self._protocol.process_event(event):
             await self._send_whole(frame)
+
+    def lose_event(self) -> None:
+        """Let the host know by a gap that an event was not sent."""
+        self._protocol.lose_event()
 
     async def open_callback(self, live: InFlight, call: ToolCall) -> str:
         """Send a nested tool call and return its id."""

@@ -13,13 +13,23 @@ import msgspec
 from anyio.abc import TaskGroup
 
 from moorage.backends.backend import Backend, Placement
+from moorage.backends.kept_token import kept_token
 from moorage.backends.profile import Profile
 from moorage.connection.host_end import HostConnection
-from moorage.errors import ConfigError, ConnectionLost
+from moorage.errors import (
+    BackendUnavailable,
+    ConfigError,
+    ConnectionLost,
+    InvalidArguments,
+    Refused,
+)
 from moorage.protocol.binding import PROTOCOL_VERSION, Binding
 from moorage.protocol.secret import Secret
 
 T = TypeVar("T")
+
+INITIALIZE_SECONDS = 20.0
+"""For the first answer of a worker that was there already; it may hang."""
 
 _WORLD = (
     "backend",
@@ -73,7 +83,7 @@ class Environment:
         self._backend = backend
         self._placement = placement
         self._tasks = tasks
-        self._token = Secret(secrets.token_hex(32))
+        self._token: Secret | None = None
         self._variables = forwarded(placement.profile)
         self._lock = anyio.Lock()
         self._connection: HostConnection | None = None
@@ -112,13 +122,15 @@ class Environment:
             return self._connection
 
     async def replace(self, placement: Placement) -> None:
-        """Close the connection; the next call opens one for ``placement``."""
+        """End the worker; the next call starts one for ``placement``."""
         async with self._lock:
             await self._drop()
+            if self._placement.stays_in is not None:
+                await self._backend.end_worker(self._placement)
             self._placement = placement
 
     async def aclose(self) -> None:
-        """Close for good: end the worker in good order, then let go of the environment.
+        """Close for good: end the worker, unless it stays, and let go of the environment.
 
         Raises:
             ShutdownIncomplete: the grace ran out; the environment is left for inspection.
@@ -131,16 +143,52 @@ class Environment:
                 await self._backend.release(self._placement)
 
     async def _open(self) -> HostConnection:
+        if self._placement.stays_in is None:
+            return await self._connect()
+        try:
+            return await self._connect()
+        except ConnectionLost:
+            # It ended, idle or told to, just as we came; nothing was asked of it yet.
+            return await self._connect()
+
+    async def _connect(self) -> HostConnection:
         transport = await self._backend.open_transport(self._placement)
-        connection = HostConnection(transport, self._token)
+        connection = HostConnection(transport, self._known_token())
         try:
             await self._tasks.start(connection.run)
-            await connection.initialize(self._binding())
+            await self._initialize(connection)
         except BaseException:
             with anyio.CancelScope(shield=True):
                 await connection.aclose()
             raise
         return connection
+
+    async def _initialize(self, connection: HostConnection) -> None:
+        stays, session = self._placement.stays_in is not None, self._placement.session
+        try:
+            with anyio.fail_after(INITIALIZE_SECONDS if stays else None):
+                await connection.initialize(self._binding())
+        except TimeoutError as error:
+            raise BackendUnavailable(
+                f"the worker of session {session} does not answer.",
+                hint=f"`moorage session stop {session}` ends it, by force if it must.",
+            ) from error
+        except (InvalidArguments, Refused) as error:
+            if not stays:
+                raise
+            raise ConfigError(
+                f"the worker of session {session} serves something else: {error.message}",
+                hint=f"`moorage session restart {session}` ends it, with everything that it runs, "
+                "and starts another.",
+            ) from error
+
+    def _known_token(self) -> Secret:
+        """Return the token: that of the worker that stays, or one of this environment's own."""
+        if self._placement.stays_in is not None:
+            return kept_token(self._placement.stays_in)
+        if self._token is None:
+            self._token = Secret(secrets.token_hex(32))
+        return self._token
 
     async def _drop(self) -> None:
         connection, self._connection = self._connection, None

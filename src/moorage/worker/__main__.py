@@ -1,4 +1,4 @@
-"""The worker's entry point: serves one host on standard streams.
+"""The worker's entry point: serves one host on standard streams, or many on a private socket.
 
 Its first act, before an event loop is imported, is to fork the nursery that later starts every
 command; so this module imports nothing heavy at the top.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from pathlib import Path
 
 from moorage.confine.nursery import start_nursery
 from moorage.errors import ExecutionError
@@ -58,14 +59,33 @@ def parser() -> argparse.ArgumentParser:
     described.add_argument(
         "--token-fd", metavar="N", type=int, help="descriptor to read the connection's token from"
     )
+    described.add_argument(
+        "--stay",
+        metavar="DIR",
+        default="",
+        help="outlive the host, listening on a socket in this folder; needs --token-fd",
+    )
+    described.add_argument(
+        "--idle-seconds",
+        metavar="N",
+        type=float,
+        default=600.0,
+        help="with --stay: end after so long without a host and without a running process",
+    )
+    described.add_argument(
+        "--ready-fd", metavar="N", type=int, help="with --stay: descriptor to tell that it listens"
+    )
     return described
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the worker until its host closes the connection; return the exit code."""
-    parsed = parser().parse_args(arguments)
+    described = parser()
+    parsed = described.parse_args(arguments)
+    if parsed.stay and (parsed.token_fd is None or parsed.ready_fd is None):
+        described.error("--stay needs --token-fd and --ready-fd.")
     token = _token(parsed.token_fd)
-    frames_in, frames_out = _private_streams()
+    frames_in, frames_out = _leave_host(parsed.ready_fd) if parsed.stay else _private_streams()
     try:
         options = options_of(parsed)
         nursery = start_nursery(remove_tree)
@@ -80,8 +100,16 @@ def main(arguments: list[str] | None = None) -> int:
         provider=options.confinement,
     )
     # An event loop's threads and descriptors must not exist in the nursery.
-    from moorage.worker.serving import Streams, serve_streams  # noqa: PLC0415
+    from moorage.worker.serving import (  # noqa: PLC0415
+        Stay,
+        Streams,
+        serve_socket,
+        serve_streams,
+    )
 
+    if parsed.stay:
+        stay = Stay(Path(parsed.stay), token, parsed.ready_fd, parsed.idle_seconds)
+        return serve_socket(options, nursery, capture, stay)
     return serve_streams(options, nursery, capture, Streams(frames_in, frames_out, token))
 
 
@@ -91,6 +119,17 @@ def _token(descriptor: int | None) -> str:
         return ""
     with os.fdopen(descriptor) as file:
         return file.read().strip()
+
+
+def _leave_host(ready_fd: int) -> tuple[int, int]:
+    """Go on as a process of its own session that no terminal and no host's end reaches."""
+    if os.fork():
+        os._exit(0)
+    os.setsid()
+    os.chdir("/")
+    # No command may keep it open: its end tells the host that the start has failed.
+    os.set_inheritable(ready_fd, False)
+    return -1, -1
 
 
 def _private_streams() -> tuple[int, int]:

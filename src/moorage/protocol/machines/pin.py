@@ -39,17 +39,21 @@ class Pin:
         return self._token or self._candidate
 
     def begin(self, token: str) -> None:
-        """Start the one initialization that may be running.
+        """Start an initialization; several may run where the token was known from the start.
 
         Raises:
-            Refused: another one is running.
+            Refused: another one is running, and it is to decide which token counts.
         """
+        if self._token is not None:
+            return
         if self._candidate is not None:
             raise Refused("another initialization is running.", reason="initializing")
         self._candidate = Secret(token)
 
     def succeed(self, binding: Binding, reply: InitializeReply) -> None:
-        """Fix token and binding."""
+        """Fix token and binding; whoever is first does, and those that waited join it."""
+        if self._binding is not None:
+            return
         self._token, self._candidate = self.token, None
         self._binding, self._reply = binding, reply
 

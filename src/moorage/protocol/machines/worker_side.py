@@ -185,6 +185,8 @@ class WorkerProtocol:
             if self.state is State.OPENED:
                 self.state = move(move(self.state, State.INITIALIZING), State.READY)
             return FrameReady(self._encoder.reply(request.id, encode_data(reply)))
+        if self.state is State.INITIALIZING:
+            raise Refused("another initialization is running.", reason="initializing")
         self._pin.begin(request.token)
         self.state = move(self.state, State.INITIALIZING)
         self._live[request.id] = _Live("initialize", binding)
@@ -297,6 +299,10 @@ class WorkerProtocol:
             return self._encoder.process(encode_data(event), self._event_count)
         except LocalProtocolViolation:
             return b""
+
+    def lose_event(self) -> None:
+        """Count a process event that was never sent, so that the host sees a gap."""
+        self._event_count += 1
 
     def _pop(self, request_id: str) -> _Live:
         live = self._live.pop(request_id, None)

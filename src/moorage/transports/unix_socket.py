@@ -1,0 +1,169 @@
+"""A private UNIX socket as a transport, and how its two ends come about.
+
+The paths of such sockets are short by nature (108 bytes); here they are named relative to an open
+folder, so that the folder may lie as deep as it likes.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+import anyio
+
+from moorage.errors import ShutdownIncomplete
+from moorage.transports.descriptors import FdReader, FdWriter
+
+BACKLOG = 64
+_NOTHING_TO_READ = (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.BusyResourceError)
+_CREDENTIALS = struct.Struct("3i")
+
+
+class UnixSocketTransport:
+    """One end of a connected socket, which it owns.
+
+    Closing it tells the other side, and waits as long as the grace for the other side to close,
+    which says that everything asked over this connection has ended.
+    """
+
+    def __init__(
+        self, connected: socket.socket, *, grace_seconds: float = 0.0, about: str = ""
+    ) -> None:
+        """Take the socket over; ``about`` says what is known about the other side."""
+        connected.setblocking(False)
+        self._socket = connected
+        self._reader = FdReader(os.dup(connected.fileno()))
+        self._writer = FdWriter(os.dup(connected.fileno()))
+        self._grace_seconds = grace_seconds
+        self._about = about
+        self._has_ended = False
+        self.send = self._writer.send
+
+    @property
+    def is_torn(self) -> bool:
+        """Return whether a send stopped in the middle."""
+        return self._writer.is_torn
+
+    async def receive(self) -> bytes:
+        """Return the next bytes; ``b""`` at the end."""
+        data = await self._reader.receive()
+        self._has_ended = not data
+        return data
+
+    async def close_sending(self) -> None:
+        """Let the other side see the end of our bytes."""
+        self._shut(socket.SHUT_WR)
+
+    def close_receiving(self) -> None:
+        """Read the end of the bytes from now on, as if the other side had closed."""
+        self._shut(socket.SHUT_RD)
+
+    async def aclose(self) -> None:
+        """Close both directions.
+
+        Raises:
+            ShutdownIncomplete: the other side did not close in time.
+        """
+        is_late = False
+        try:
+            with anyio.CancelScope(shield=True):
+                await self.close_sending()
+                is_late = not await self._has_closed()
+        finally:
+            self._writer.close()
+            self._reader.close()
+            self._socket.close()
+        if is_late:
+            raise ShutdownIncomplete(
+                f"the worker did not finish what was asked within {self._grace_seconds:g} s.",
+                hint=f"It goes on by itself. {self._about}".rstrip(),
+            )
+
+    async def watch(self) -> None:
+        """Return: nothing accompanies a socket."""
+
+    async def diagnose(self) -> str:
+        """Return what is known about the other side."""
+        return self._about
+
+    async def _has_closed(self) -> bool:
+        """Return whether the other side closed within the grace; what it still says is dropped."""
+        if self._grace_seconds <= 0:
+            return True
+        with anyio.move_on_after(self._grace_seconds) as waiting, suppress(*_NOTHING_TO_READ):
+            while not self._has_ended:
+                await self.receive()
+        return not waiting.cancelled_caught
+
+    def _shut(self, direction: int) -> None:
+        with suppress(OSError):
+            self._socket.shutdown(direction)
+
+
+def listen(path: str | os.PathLike[str]) -> socket.socket:
+    """Return a socket that listens at ``path`` and that only this user may connect to.
+
+    What stands there is replaced; it is for the caller to know that nobody listens on it.
+
+    Raises:
+        OSError: it cannot be made there.
+    """
+    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        listening.setblocking(False)
+        with suppress(FileNotFoundError):
+            os.unlink(path)
+        with _short(path) as address:
+            listening.bind(address)
+            os.chmod(path, 0o600)
+            listening.listen(BACKLOG)
+    except BaseException:
+        listening.close()
+        raise
+    return listening
+
+
+def connect(path: str | os.PathLike[str]) -> socket.socket:
+    """Return a socket that is connected to who listens at ``path``; never waits.
+
+    Raises:
+        FileNotFoundError, ConnectionRefusedError: nobody listens there.
+        BlockingIOError: so many want to connect that there is no room just now.
+        PermissionError: who listens is another user.
+    """
+    connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        connected.setblocking(False)
+        with _short(path) as address:
+            connected.connect(address)
+        check_peer(connected)
+    except BaseException:
+        connected.close()
+        raise
+    return connected
+
+
+def check_peer(connected: socket.socket, own_uid: Callable[[], int] = os.geteuid) -> None:
+    """Return when the other side runs as this user.
+
+    Raises:
+        PermissionError: it runs as another one.
+    """
+    data = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    _, uid, _ = _CREDENTIALS.unpack(data)
+    if uid != own_uid():
+        raise PermissionError(f"the other side of the socket runs as user {uid}")
+
+
+@contextmanager
+def _short(path: str | os.PathLike[str]) -> Iterator[str]:
+    """Lend a short name for a path, by way of its opened folder."""
+    folder, name = os.path.split(os.path.abspath(path))
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{descriptor}/{name}"
+    finally:
+        os.close(descriptor)
