@@ -6,10 +6,12 @@ import os
 import shutil
 import socket
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 
 import pytest
+
+from moorage.backends.ending import end_worker
 
 INSTALL_HINT = "scripts/install-test-services installs what the tests need"
 
@@ -78,6 +80,16 @@ CIRCUMSTANCES: Mapping[str, Callable[[], bool]] = {
 def anyio_backend() -> str:
     """Run every async test on asyncio, the loop that Moorage is built on."""
     return "asyncio"
+
+
+@pytest.fixture(autouse=True)
+def end_staying_workers(request: pytest.FixtureRequest) -> Iterator[None]:
+    """End every worker that a test's sessions have left behind in its own folder."""
+    folder = request.getfixturevalue("tmp_path") if "tmp_path" in request.fixturenames else None
+    yield
+    for home in ("*", "*/*") if folder is not None else ():
+        for worker in folder.glob(f"{home}/state/sessions/*/worker"):
+            end_worker(worker)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -13,7 +13,7 @@ from moorage.host.session_store import Selection, SessionStore
 from moorage.policy.permission import PermissionMode
 
 NOON = datetime(2026, 11, 30, 12, tzinfo=UTC)
-COLUMNS = ["ID", "NAME", "ENVIRONMENT", "MODE", "CALLS", "UPDATED", "WORKSPACE"]
+COLUMNS = ["ID", "NAME", "ENVIRONMENT", "MODE", "CALLS", "WORKER", "UPDATED", "WORKSPACE"]
 OLD_RECORD = Path(__file__).parent / "fixtures" / "old-record.ndjson"
 
 

@@ -26,6 +26,7 @@ from moorage.policy.permission import PermissionMode, parse_mode
 from moorage.policy.workspace_rules import check_apart
 
 RECORD = "record.ndjson"
+WORKER = "worker"
 
 
 class SessionOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,7 +60,8 @@ class SessionPlan:
         else:
             selection = _selected(self._configuration, options)
         self.selection = regranted(selection, None, options.writable_roots)
-        self.placement = placement_of(self._home, self._configuration, self.selection)
+        self._stays = bool(options.name) or not self._is_new
+        self.placement = self._placement(self.selection)
 
     def keep(self) -> Path:
         """Save the selection and return the session's folder."""
@@ -74,9 +76,16 @@ class SessionPlan:
     ) -> tuple[Selection, Placement]:
         """Save a changed grant and return it with what the backend is to be asked for."""
         changed = regranted(saved, mode, roots)
-        placement = placement_of(self._home, self._configuration, changed)
+        placement = self._placement(changed)
         self._store.save(changed)
         return changed, placement
+
+    def _placement(self, selection: Selection) -> Placement:
+        placement = placement_of(self._home, self._configuration, selection)
+        if not self._stays or placement.profile.backend != "local":
+            return placement
+        folder = worker_folder(self._home, selection.id)
+        return msgspec.structs.replace(placement, stays_in=folder)
 
 
 @asynccontextmanager
@@ -90,7 +99,10 @@ async def open_session(  # noqa: PLR0913 - the one door of the library; every op
     writable_roots: Sequence[str | os.PathLike[str]] = (),
     home: str | os.PathLike[str] | None = None,
 ) -> AsyncIterator[Session]:
-    """Open a session in an environment and close it, with all that it started, at the end.
+    """Open a session in an environment and close it at the end, with all that it started.
+
+    A local session with a name or an id stays: its worker, and what runs in the background, go on
+    when the session is closed, and whoever opens it again meets them.
 
     Args:
         environment: name of a configured environment; the configured default when absent.
@@ -141,6 +153,11 @@ async def open_planned(plan: SessionPlan) -> AsyncIterator[Session]:
         log.close()
     if failure is not None:
         raise failure
+
+
+def worker_folder(home: Home, session_id: str) -> Path:
+    """Return where the worker of a session that stays is found, hidden from every command."""
+    return home.sessions / session_id / WORKER
 
 
 def regranted(

@@ -10,9 +10,10 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from moorage.app.application import RECORD, placement_of, regranted
+from moorage.app.application import RECORD, WORKER, placement_of, regranted, worker_folder
 from moorage.app.config import load
 from moorage.app.home import Home
+from moorage.backends.ending import end_worker, running_pid
 from moorage.host.record import CallRecord, read_calls
 from moorage.host.session_store import Selection, SessionStore
 
@@ -29,6 +30,8 @@ class SessionSummary(msgspec.Struct, frozen=True, kw_only=True):
     created_at: datetime
     updated_at: datetime
     calls: int
+    worker_pid: int | None = None
+    """The worker that stays for it, when one runs."""
 
 
 def list_sessions(home: Home) -> list[SessionSummary]:
@@ -54,6 +57,7 @@ def summary_of(store: SessionStore, selection: Selection) -> SessionSummary:
         created_at=selection.created_at,
         updated_at=updated,
         calls=record.read_bytes().count(b"\n") if has_record else 0,
+        worker_pid=running_pid(store.folder(selection.id) / WORKER),
     )
 
 
@@ -68,16 +72,30 @@ def read_record(home: Home, session: str) -> Iterator[CallRecord]:
 
 
 def remove_session(home: Home, session: str) -> None:
-    """Delete what is kept of the session with this id or name: record, artifacts and full logs.
+    """End a session and delete what is kept of it: record, artifacts and full logs.
 
     Raises:
-        NotFound: there is no such session.
+        NotFound: no session has this id or name.
+        ShutdownIncomplete: its worker had to be ended by force; everything is still there.
     """
+    stop_session(home, session)
     session_id = SessionStore(home.sessions).remove(session)
     for folder in home.worker_state.glob(f"*/{session_id}"):
         shutil.rmtree(folder)
         with suppress(OSError):
             folder.parent.rmdir()
+
+
+def stop_session(home: Home, session: str) -> bool:
+    """End the worker of the session with this id or name; return whether one ran.
+
+    Everything that it runs ends with it; what is kept of the session stays.
+
+    Raises:
+        NotFound: there is no such session.
+        ShutdownIncomplete: it had to be ended by force.
+    """
+    return end_worker(worker_folder(home, SessionStore(home.sessions).id_of(session)))
 
 
 def configure_session(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+import anyio
 import click
 import msgspec
 
+import moorage
 from moorage.app.home import Home, find_home
 from moorage.app.sessions import (
     SessionSummary,
@@ -14,6 +16,7 @@ from moorage.app.sessions import (
     list_sessions,
     read_record,
     remove_session,
+    stop_session,
 )
 from moorage.cli import exit_codes
 from moorage.cli.parameters import Folder, WholeNumber
@@ -28,6 +31,7 @@ Examples:
   moorage session show ID --full
   moorage session set ID --mode unconfined
   moorage session set ID --writable ~/.cache/pip
+  moorage session stop ID
   moorage session rm ID
   moorage session rm --older-than 30
 """
@@ -59,7 +63,7 @@ def list_saved(last: int, *, as_json: bool) -> int:
     if not found:
         print_note("no sessions are saved; moorage run -- COMMAND makes one.")
         return exit_codes.OK
-    columns = ("ID", "NAME", "ENVIRONMENT", "MODE", "CALLS", "UPDATED", "WORKSPACE")
+    columns = ("ID", "NAME", "ENVIRONMENT", "MODE", "CALLS", "WORKER", "UPDATED", "WORKSPACE")
     print_table(columns, [_row(summary) for summary in shown])
     if len(shown) < len(found):
         print_note(f"{count(len(found) - len(shown), 'older session')} not shown; --last 0 does.")
@@ -73,6 +77,7 @@ def _row(summary: SessionSummary) -> tuple[str, ...]:
         summary.environment,
         summary.mode,
         str(summary.calls),
+        str(summary.worker_pid or "-"),
         f"{summary.updated_at.astimezone():%Y-%m-%d %H:%M}",
         summary.workspace,
     )
@@ -97,6 +102,7 @@ def show(session: str, *, is_full: bool, as_json: bool) -> int:
             "workspace": summary.workspace,
             "mode": summary.mode,
             "writable": ", ".join(summary.writable_roots) or "the workspace only",
+            "worker": f"process {summary.worker_pid}" if summary.worker_pid else "none runs",
         }
     )
     for number, call in enumerate(calls, start=1):
@@ -117,7 +123,8 @@ def show(session: str, *, is_full: bool, as_json: bool) -> int:
 def remove(sessions: tuple[str, ...], days: int | None, *, as_json: bool) -> int:
     """Remove what is kept of sessions: records, artifacts and, of local sessions, full logs.
 
-    Damaged sessions go as well. Workspaces stay as they are.
+    A session that still has a worker is ended first, with everything that runs in it. Damaged
+    sessions go as well. Workspaces stay as they are.
     """
     if bool(sessions) == (days is not None):
         raise click.UsageError("Name sessions, or say --older-than DAYS.")
@@ -155,6 +162,52 @@ def _unused_for(age: timedelta, found: list[SessionSummary]) -> tuple[str, ...]:
     return tuple(each.id for each in found if each.updated_at <= limit)
 
 
+@command.command()
+@click.argument(
+    "sessions", metavar="ID...", nargs=-1, required=True, shell_complete=complete_sessions
+)
+@json_option
+def stop(sessions: tuple[str, ...], *, as_json: bool) -> int:
+    """End the workers of sessions, with everything that runs in them.
+
+    The sessions stay; the next call in one starts a new worker.
+    """
+    home = find_home()
+    for session in sessions:
+        _check_is_kept(home, session)
+    stopped = [session for session in sessions if stop_session(home, session)]
+    if as_json:
+        print_json({"stopped": stopped})
+    else:
+        print_note(f"ended {count(len(stopped), 'worker')}.")
+    return exit_codes.OK
+
+
+@command.command()
+@session_argument
+@json_option
+def restart(session: str, *, as_json: bool) -> int:
+    """End the worker of a session, with everything that runs in it, and start a new one.
+
+    The new one has the session's present grants, and the variables of this terminal.
+    """
+    home = find_home()
+    _check_is_kept(home, session)
+    was_running = stop_session(home, session)
+    session_id = anyio.run(_start, session)
+    if as_json:
+        print_json({"session": session_id, "was_running": was_running})
+    else:
+        print_note(f"started a new worker for {session_id}.")
+    return exit_codes.OK
+
+
+async def _start(session: str) -> str:
+    async with moorage.open_session(session_id=session) as opened:
+        await opened.capabilities()
+        return opened.id
+
+
 @command.command("set")
 @session_argument
 @click.option("-m", "--mode", type=click.Choice(MODES), metavar="MODE", help="Its new mode.")
@@ -177,7 +230,7 @@ def configure(
 ) -> int:
     """Change what a session may do. Only you can: no tool and no model reaches this.
 
-    It counts from the session's next opening.
+    It counts from the session's next opening; a worker that runs has to be restarted for it.
     """
     if mode is None and not (writable_roots or removed_roots):
         raise click.UsageError(

@@ -126,10 +126,18 @@ class SessionStore:
         Raises:
             NotFound: there is none.
         """
-        is_id = _ID.fullmatch(session) and (self._folder / session).is_dir()
-        session_id = session if is_id else self.load(session).id
+        session_id = self.id_of(session)
         shutil.rmtree(self.folder(session_id))
         return session_id
+
+    def id_of(self, session: str) -> str:
+        """Return the id of the session with this id or name, damaged or not.
+
+        Raises:
+            NotFound: there is none.
+        """
+        is_id = _ID.fullmatch(session) and (self._folder / session).is_dir()
+        return session if is_id else self.load(session).id
 
     def _read(self, session_id: str) -> Selection:
         file = self.folder(session_id) / "selection.json"
