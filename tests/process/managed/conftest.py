@@ -10,7 +10,6 @@ from moorage.confine.nursery import tree
 from moorage.process.managed.control import ProcessManager
 from moorage.process.managed.limits import ManagedLimits
 from moorage.process.managed.live import Owner, StartSpec
-from moorage.process.spec import SupervisorLimits
 from moorage.process.supervisor import Supervisor
 from moorage.protocol.processes import (
     OutputSnapshot,
@@ -22,7 +21,7 @@ from moorage.workspace.redact import Redactor
 
 SECOND = 1_000_000_000
 SESSION = "session-1"
-SECRET = "correct-horse-battery"
+SECRET = "correct-horse-battery"  # noqa: S105 - it is none
 
 
 class Bench:

@@ -281,10 +281,10 @@ async def test_a_process_of_another_session_is_unknown_to_everything(bench) -> N
     assert manager.list(bench.session) == ()
     for process_id in (started.id, "proc-00000000", "../x"):
         for call in (
-            lambda id: manager.write(bench.session, id, b"x"),
-            lambda id: manager.stop(bench.session, id),
-            lambda id: bench.read(id),
-            lambda id: manager.resize(bench.session, id, 80, 24),
+            lambda which: manager.write(bench.session, which, b"x"),
+            lambda which: manager.stop(bench.session, which),
+            bench.read,
+            lambda which: manager.resize(bench.session, which, 80, 24),
         ):
             with pytest.raises(UnknownProcess, match="No background process of this session"):
                 await call(process_id)

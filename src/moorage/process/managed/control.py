@@ -64,7 +64,7 @@ class ProcessManager:
         """Keep records and logs below ``folder``; nothing is opened before ``open``."""
         self.limits = limits or ManagedLimits()
         self._supervisor = supervisor
-        self._ledger = Ledger(folder, self.limits, redactor, on_event)
+        self._ledger = Ledger(folder, self.limits, redactor, on_event, supervisor.start_soon)
         self._keeper = Keeper(self._ledger, supervisor, find_denials)
         self._stopper = Stopper(self._ledger, self._keeper)
         self._is_closed = False
@@ -111,7 +111,7 @@ class ProcessManager:
                 self._keeper.close_input(live)
                 self._ledger.drop(live)
             raise
-        return await self._begin(live, child)
+        return self._begin(live, child)
 
     def _new(self, spec: StartSpec, process_id: str = "") -> Live:
         folders = self._ledger.folders
@@ -167,8 +167,8 @@ class ProcessManager:
         """Start a program in a terminal; ``None`` where there is none to be had."""
         return None
 
-    async def _begin(self, live: Live, child: Child) -> ProcessRecord:
-        """Note that a process runs, follow it, and return its record once that is on disk."""
+    def _begin(self, live: Live, child: Child) -> ProcessRecord:
+        """Note that a process runs, follow it, and return its record."""
         live.child = child
         self._ledger.change(
             live,
@@ -179,7 +179,6 @@ class ProcessManager:
         )
         self._ledger.tell("started", live)
         self._supervisor.start_soon(self._keeper.follow, live, child)
-        await self._ledger.sync(live)
         return self._ledger.shown(live)
 
     def reserve(self, spec: StartSpec) -> Reservation:
@@ -207,7 +206,7 @@ class ProcessManager:
                 hint="Make room on the disk that holds the worker's state.",
             ) from error
         self._supervisor.keep(child)
-        return await self._begin(live, child)
+        return self._begin(live, child)
 
     # Looking.
 
@@ -388,7 +387,7 @@ class ProcessManager:
             try:
                 await self._stopper.stop_all([live for live in self._ledger if live.child])
             finally:
-                self._ledger.close()
+                await self._ledger.aclose()
 
 
 def is_pending(record: ProcessRecord) -> bool:

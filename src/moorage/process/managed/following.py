@@ -93,7 +93,7 @@ class Keeper:
         if live.log.lost_bytes:
             lost = f"{live.log.lost_bytes} bytes of output could not be logged: {live.log.problem}."
             note = f"{note} {lost}".strip()
-        await self.retire(
+        self.retire(
             live,
             exit_code=code,
             status="failed" if failed else "stopped",
@@ -102,13 +102,12 @@ class Keeper:
             **self._denial(live, code),
         )
 
-    async def retire(self, live: Live, **fields: Any) -> None:
+    def retire(self, live: Live, **fields: Any) -> None:
         """Write the receipt of a process that has ended, and tell everybody."""
         cause = "requested_stop" if live.is_stop_requested else "natural_exit"
         fields = {"terminal_cause": cause, "stopped_at": stamp(), **fields}
         self._ledger.change(live, total_bytes=live.log.total, **fields)
         live.end()
-        await self._ledger.sync(live)
         kind: EventType = "failed" if live.record.status == "failed" else "stopped"
         self._ledger.tell(kind, live, live.record.terminal_cause)
 

@@ -8,16 +8,16 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from anyio import to_thread
 
 from moorage.errors import ConfigError
 from moorage.process.managed.live import Live, UnknownProcess
 from moorage.process.managed.log import OutputLog, recover_tails
 from moorage.process.managed.records import BadRecord, Folders, RecordStore, stamp
+from moorage.process.managed.syncing import DiskSync, StartSoon
 from moorage.protocol.processes import EventType, ProcessEvent, ProcessRecord, TerminalCause
 
 if TYPE_CHECKING:
@@ -40,8 +40,10 @@ class Ledger:
         limits: ManagedLimits,
         redactor: Callable[[], PlaceMasker],
         on_event: OnEvent,
+        start_soon: StartSoon,
     ) -> None:
         """Open nothing yet."""
+        self._sync = DiskSync(self._sync_records, start_soon, limits.sync_seconds)
         self.limits = limits
         self.generation = f"host-{time.time_ns()}-{os.urandom(8).hex()}"
         self._folder = folder
@@ -96,8 +98,9 @@ class Ledger:
             log.find()
             self._lives[record.id] = Live(record, log, self.limits)
 
-    def close(self) -> None:
-        """Let go of every file."""
+    async def aclose(self) -> None:
+        """Let go of every file, once everything is on disk."""
+        await self._sync.aclose()
         for live in self._lives.values():
             live.log.close()
         if self._opened is not None:
@@ -143,6 +146,7 @@ class Ledger:
             OSError: the record cannot be written.
         """
         self.store.save(live.record)
+        self._sync.note(live.record.id)
         self._lives[live.record.id] = live
 
     def drop(self, live: Live) -> None:
@@ -160,13 +164,11 @@ class Ledger:
             self.store.save(record)
         except OSError as error:
             logger.warning("the record of %s cannot be written: %s", record.id, error)
+            return
+        self._sync.note(record.id)
 
-    async def sync(self, live: Live) -> None:
-        """Have the record survive the end of the machine."""
-        try:
-            await to_thread.run_sync(self.store.sync, live.record.id)
-        except OSError as error:
-            logger.warning("the record of %s is not on disk yet: %s", live.record.id, error)
+    def _sync_records(self, ids: Iterable[str]) -> None:
+        self.store.sync(ids)
 
     # Showing.
 

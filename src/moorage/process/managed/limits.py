@@ -42,6 +42,12 @@ class ManagedLimits(msgspec.Struct, frozen=True, kw_only=True):
     kept_days: float = 30.0
     """How long the record and log of an ended process are kept."""
 
+    sync_seconds: float = 0.05
+    """Within which records that were written are brought to the disk, many at once."""
+
+    gather_seconds: float = 0.0002
+    """How long plenty of output is left to gather before it is moved on."""
+
     longest_input_bytes: int = 1024 * 1024
 
     turn_seconds: float = 0.002

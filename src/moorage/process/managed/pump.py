@@ -66,7 +66,10 @@ class Pump:
         except BlockingIOError:
             if moved:
                 self._grown()
-            await anyio.wait_readable(self._source.fd)
+            if moved >= self._limits.full_pipe_bytes:
+                await anyio.sleep(self._limits.gather_seconds)
+            else:
+                await anyio.wait_readable(self._source.fd)
             return True
         self._grown()
         await checkpoint()

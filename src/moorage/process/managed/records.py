@@ -16,7 +16,7 @@ from moorage.errors import ConfigError
 from moorage.protocol.processes import ProcessRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
 RECORDS = "processes"
@@ -120,16 +120,21 @@ class RecordStore:
                 os.unlink(temporary, dir_fd=folder)
             raise
 
-    def sync(self, process_id: str) -> None:
-        """Have a record that was saved survive the end of the machine, too; may take a while."""
+    def sync(self, ids: Iterable[str]) -> None:
+        """Have records that were saved survive the end of the machine, too; may take a while.
+
+        Raises:
+            OSError: the disk failed.
+        """
         folder = self._folders.records
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
-        with suppress(FileNotFoundError):
-            file = os.open(process_id + _SUFFIX, flags, dir_fd=folder)
-            try:
-                os.fsync(file)
-            finally:
-                os.close(file)
+        for process_id in ids:
+            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+            with suppress(FileNotFoundError):
+                file = os.open(process_id + _SUFFIX, flags, dir_fd=folder)
+                try:
+                    os.fsync(file)
+                finally:
+                    os.close(file)
         os.fsync(folder)
 
     def remove(self, process_id: str) -> None:
