@@ -350,6 +350,8 @@ async def test_a_failing_check_with_cut_output_shows_its_summary(desk) -> None:
     text, _ = await desk.bash("LINES_OF_NOISE=5000 go test ./...")
     assert "Exit code 1\nFailure summary:\nFailing: TestSum, example.org/sum\n" in text
     assert text.endswith("sum_test.go:12: sum_test.go:12: expected 4, got 5")
+    # Nothing of it is put before, into or after what comes next.
+    assert (await desk.bash("echo next"))[0] == "next"
 
 
 async def test_repeating_a_failing_check_is_counted_and_never_blocked(desk) -> None:
