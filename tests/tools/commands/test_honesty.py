@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
-import subprocess
 import tracemalloc
 from pathlib import Path
 
@@ -68,17 +67,18 @@ async def test_nothing_survives_a_timeout(desk, command: str) -> None:
 
 async def test_a_timeout_ends_nobody_but_the_command(desk) -> None:
     """Not who started it, not the group of this test, not a command beside it."""
-    with subprocess.Popen(["sleep", "60"]) as bystander:
-        try:
-            assert os.getpgid(bystander.pid) == os.getpgrp()
-            _, beside = await desk.bash("sleep 60 & echo $!")
-            _, envelope = await desk.bash(f"sleep 60 & {STUBBORN}", timeout_seconds=1)
-            assert (envelope["outcome"], envelope["left_running"]) == ("timed_out", 0)
-            assert bystander.poll() is None
-            assert desk.is_alive(int(beside["stdout"]))
-            assert (await desk.bash("echo on"))[0] == "on"
-        finally:
-            bystander.kill()
+    bystander = await anyio.open_process(["sleep", "60"])
+    try:
+        assert os.getpgid(bystander.pid) == os.getpgrp()
+        _, beside = await desk.bash("sleep 60 & echo $!")
+        _, envelope = await desk.bash(f"sleep 60 & {STUBBORN}", timeout_seconds=1)
+        assert (envelope["outcome"], envelope["left_running"]) == ("timed_out", 0)
+        assert bystander.returncode is None
+        assert desk.is_alive(int(beside["stdout"]))
+        assert (await desk.bash("echo on"))[0] == "on"
+    finally:
+        bystander.kill()
+        await bystander.aclose()
 
 
 @pytest.mark.parametrize("ending", ["& sleep 60", ""], ids=["in the background", "waited for"])
