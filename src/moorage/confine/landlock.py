@@ -118,6 +118,28 @@ def restrict_signals(found_abi: int) -> None:
         os.close(ruleset)
 
 
+def restrict_to_terminal(
+    terminal: str, held: int, list_names: Callable[[str], Iterable[str]], found_abi: int
+) -> None:
+    """Close every terminal but one to this process and its children.
+
+    ``held`` is that terminal, open: whatever else stands at its path is granted nothing.
+
+    Raises:
+        OSError: the kernel refused.
+    """
+    handled = (plans.TERMINAL_RIGHTS | plans.REFER) & plans.handled_rights(found_abi)
+    found = os.fstat(held)
+    ruleset = _create_ruleset(handled, 0, found_abi)
+    try:
+        for rule in plans.terminal_rules(terminal, list_names):
+            if rule.path != terminal or identity(terminal) == (found.st_dev, found.st_ino):
+                _add(ruleset, rule.path, rule.rights & handled)
+        _system_call(_RESTRICT_SELF, ruleset, 0)
+    finally:
+        os.close(ruleset)
+
+
 def identity(path: str) -> Identity:
     """Return what stands at ``path`` now; a symlink counts as nothing, for it is never granted."""
     try:

@@ -62,6 +62,9 @@ DEVICE_FOLDER = "/dev"
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/tty")
 READABLE_DEVICES = ("/dev/random", "/dev/urandom")
 STANDARD_DEVICES = ("/dev/ptmx",)
+TERMINALS = "/dev/pts"
+"""Where the terminals of everybody lie; a program may open its own one alone."""
+
 SHARED_MEMORY = "/dev/shm"  # noqa: S108 - the fixed place of POSIX shared memory, not a temporary file
 
 
@@ -70,7 +73,8 @@ class Plan(NamedTuple):
 
     ``writable_roots`` may be written in ``standard``, and only be read in ``read_only``.
     ``private_paths`` (TMPDIR, caches) may be written in every mode. They may lie in a hidden path,
-    and so may ``readable_paths``. Nothing else in ``hidden_paths`` can be read.
+    and so may ``readable_paths``. Nothing else in ``hidden_paths`` can be read. ``terminals`` are
+    folders of terminals for a launcher that closes all but one to each program that it starts.
     """
 
     mode: PermissionMode
@@ -78,6 +82,7 @@ class Plan(NamedTuple):
     hidden_paths: tuple[str, ...] = ()
     private_paths: tuple[str, ...] = ()
     readable_paths: tuple[str, ...] = ()
+    terminals: tuple[str, ...] = ()
 
     @property
     def granted_paths(self) -> tuple[str, ...]:
@@ -120,7 +125,7 @@ def check(plan: Plan) -> None:
     Raises:
         ConfigError: a path is not absolute and normal, or a grant would open a hidden path.
     """
-    for path in (*plan.granted_paths, *plan.hidden_paths):
+    for path in (*plan.granted_paths, *plan.hidden_paths, *plan.terminals):
         if not is_normal(path):
             raise ConfigError(
                 f"{path!r} is not an absolute path without '.', '..' or doubled slashes.",
@@ -189,6 +194,7 @@ def _grants(plan: Plan, list_names: Callable[[str], Iterable[str]]) -> Iterator[
     yield from ((path, READ_RIGHTS | WRITE_RIGHTS) for path in plan.private_paths)
     yield from ((device, DEVICE_RIGHTS) for device in DEVICES)
     yield from ((device, READ_FILE) for device in READABLE_DEVICES)
+    yield from ((folder, DEVICE_RIGHTS) for folder in plan.terminals)
     match plan.mode:
         case PermissionMode.STANDARD:
             yield from ((root, _writing(root)) for root in plan.writable_roots)
@@ -201,6 +207,22 @@ def _grants(plan: Plan, list_names: Callable[[str], Iterable[str]]) -> Iterator[
             raise ConfigError("an unconfined plan has no rules.")
         case _:
             assert_never(plan.mode)
+
+
+TERMINAL_RIGHTS = READ_FILE | WRITE_FILE | IOCTL_DEV
+"""What a program is left with on its own terminal, and loses on every other."""
+
+
+def terminal_rules(terminal: str, list_names: Callable[[str], Iterable[str]]) -> tuple[Rule, ...]:
+    """Return the grants of a second domain that closes every terminal but this one.
+
+    It handles ``TERMINAL_RIGHTS`` and moves between folders alone; the first one does the rest.
+    """
+    grants = {"/": REFER, terminal: TERMINAL_RIGHTS}
+    for path, rights in _reading({TERMINALS}, list_names):
+        if rights != READ_DIR:
+            grants[path] = TERMINAL_RIGHTS | REFER
+    return tuple(Rule(path, rights) for path, rights in grants.items())
 
 
 def _writing(root: str) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from typing import TYPE_CHECKING
 
@@ -37,12 +38,24 @@ class PipeReader:
         """Return the next bytes, at least one; empty at the end."""
         while True:
             try:
-                data = os.read(self.fd, max_bytes)
+                return self.take(max_bytes)
             except BlockingIOError:
                 await self._await_more()
-                continue
-            self.is_at_end = not data
-            return data
+
+    def take(self, max_bytes: int = READ_BYTES) -> bytes:
+        """Return what lies there now; empty at the end.
+
+        Raises:
+            BlockingIOError: nothing does.
+        """
+        try:
+            data = os.read(self.fd, max_bytes)
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            data = b""  # So a terminal ends when nobody holds its other side any more.
+        self.is_at_end = not data
+        return data
 
     async def _await_more(self) -> None:
         self._is_awaited = True
@@ -56,9 +69,7 @@ class PipeReader:
         dropped = 0
         try:
             while not self.is_at_end and dropped < LARGEST_PIPE_BYTES:
-                data = os.read(self.fd, max_bytes)
-                dropped += len(data)
-                self.is_at_end = not data
+                dropped += len(self.take(max_bytes))
         except BlockingIOError:
             return False
         return self.is_at_end

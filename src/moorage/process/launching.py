@@ -230,7 +230,8 @@ class LauncherEnd:
             EnvironmentDied: the launcher was lost before it could be told to; nothing ran.
         """
         descriptors = [*outputs, *(fd for fd in (spec.cwd_fd, spec.stdin_fd) if fd is not None)]
-        texts = (encode_texts(spec.argv), _entries(spec.variables), encode_texts([spec.cwd]))
+        places = (spec.cwd, spec.terminal) if spec.terminal else (spec.cwd,)
+        texts = (encode_texts(spec.argv), _entries(spec.variables), encode_texts(places))
         flags = (int(spec.cwd_fd is not None), int(spec.stdin_fd is not None))
         call.what = spec.argv[0]
         await self._in_flight.acquire()

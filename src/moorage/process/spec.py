@@ -24,6 +24,9 @@ class ProgramSpec(msgspec.Struct, frozen=True, kw_only=True):
     cwd_fd: int | None = None
     variables: Mapping[str, str] = {}
     stdin_fd: int | None = None
+    terminal: str = ""
+    """The path of a terminal that becomes the program's own; nobody but a supervisor sets it."""
+
     label: str = ""
 
 

@@ -12,12 +12,14 @@ import msgspec
 from anyio.lowlevel import checkpoint
 
 from moorage.confine.nursery import FIRST_CALL
-from moorage.confine.plan import Plan, check
+from moorage.confine.plan import TERMINALS, Plan, check
 from moorage.errors import ProvisionError, ShutdownIncomplete
 from moorage.policy.permission import PermissionMode
 from moorage.process.child import Child, PipeReader
 from moorage.process.launching import LauncherEnd
 from moorage.process.spec import SupervisorLimits
+from moorage.process.terminals import open_terminal
+from moorage.process.variables import with_terminal
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -55,6 +57,7 @@ class Supervisor:
         self._provider = provider
         self._found_abi = found_abi
         self._bases: dict[Plan, Mapping[str, str]] = {}
+        self._terminal_bases: dict[Plan, tuple[Mapping[str, str], Mapping[str, str]]] = {}
         self._launchers: dict[Plan, LauncherEnd] = {}
         self._all_launchers: set[LauncherEnd] = set()
         self._launching = anyio.Lock(fast_acquire=True)
@@ -202,6 +205,33 @@ class Supervisor:
         self._kept[child] = launcher, call
         return child
 
+    async def open_terminal(self, spec: ProgramSpec, size: tuple[int, int]) -> Child:
+        """Order a program in a terminal of its own, kept until ``let_go``.
+
+        ``size`` is its rows and columns. ``stdout`` of the child is our side of the terminal: what
+        is written to it is the program's input.
+
+        Raises:
+            ConfigError: the plan contradicts itself; nothing ran.
+            ConfinementUnavailable: the kernel cannot enforce the plan; nothing ran.
+            InvalidArguments: an argument or variable holds a NUL byte; nothing ran.
+            ProvisionError: there is no terminal for it; nothing ran.
+            EnvironmentDied: the launcher was lost before it could start the program; nothing ran.
+        """
+        launcher = await self._launcher_for(spec.plan._replace(terminals=(TERMINALS,)))
+        base = self._base_of(spec.plan)
+        found = self._terminal_bases.get(spec.plan)
+        if found is None or found[0] is not base:
+            found = self._terminal_bases[spec.plan] = base, with_terminal(base)
+        if launcher.base is not found[1]:
+            await launcher.set_base(found[1])
+        ours, theirs = open_terminal(size)
+        reader = PipeReader(ours)
+        spec = msgspec.structs.replace(self._wrapped(spec), terminal=os.ttyname(theirs))
+        call, child = await self._order(launcher, spec, (reader, reader), (theirs, theirs))
+        self._kept[child] = launcher, call
+        return child
+
     def keep(self, child: Child) -> None:
         """Take a child out of its ``open``, which leaves it running; ``let_go`` closes it later."""
         self._kept[child] = self._opened.pop(child)
@@ -229,11 +259,48 @@ class Supervisor:
         self, spec: ProgramSpec, *, is_merged: bool
     ) -> tuple[LauncherEnd, Call, Child]:
         launcher = await self._launcher_for(spec.plan)
-        if self._provider is not None and spec.plan.mode.is_restricted:
-            spec = msgspec.structs.replace(spec, argv=self._provider.wrap(spec.plan, spec.argv))
-        await self._give_base(launcher, spec.plan)
-        call, child = await self._start(launcher, spec, is_merged=is_merged)
+        base = self._base_of(spec.plan)
+        if launcher.base is not base:
+            await launcher.set_base(base)
+        ends = _pipes(1 if is_merged else 2)
+        readers = [PipeReader(fd) for fd in ends[::2]]
+        outputs = ends[1::2]
+        call, child = await self._order(
+            launcher, self._wrapped(spec), (readers[0], readers[-1]), (outputs[0], outputs[-1])
+        )
         return launcher, call, child
+
+    def _wrapped(self, spec: ProgramSpec) -> ProgramSpec:
+        if self._provider is None or not spec.plan.mode.is_restricted:
+            return spec
+        return msgspec.structs.replace(spec, argv=self._provider.wrap(spec.plan, spec.argv))
+
+    def _base_of(self, plan: Plan) -> Mapping[str, str]:
+        base = self._bases.get(plan)
+        if base is None:
+            base = self._bases[plan] = self._base_variables(plan) if self._base_variables else {}
+        return base
+
+    async def _order(
+        self,
+        launcher: LauncherEnd,
+        spec: ProgramSpec,
+        readers: tuple[PipeReader, PipeReader],
+        outputs: tuple[int, int],
+    ) -> tuple[Call, Child]:
+        """Order a program; the ends that it writes to are closed here."""
+        call = launcher.expect()
+        child = Child(launcher, call, *readers)
+        try:
+            await launcher.start(call, spec, outputs)
+        except BaseException:
+            # It may have started all the same: the order is out, only the answer is missing.
+            await self._leave(launcher, call, child)
+            raise
+        finally:
+            for end in set(outputs):
+                os.close(end)
+        return call, child
 
     @asynccontextmanager
     async def adopt(self, early: EarlyChild) -> AsyncIterator[Child]:
@@ -254,31 +321,6 @@ class Supervisor:
             yield child
         finally:
             await self._leave(launcher, call, child)
-
-    async def _give_base(self, launcher: LauncherEnd, plan: Plan) -> None:
-        base = self._bases.get(plan)
-        if base is None:
-            base = self._bases[plan] = self._base_variables(plan) if self._base_variables else {}
-        if launcher.base is not base:
-            await launcher.set_base(base)
-
-    async def _start(
-        self, launcher: LauncherEnd, spec: ProgramSpec, *, is_merged: bool
-    ) -> tuple[Call, Child]:
-        ends = _pipes(1 if is_merged else 2)
-        readers = [PipeReader(fd) for fd in ends[::2]]
-        call = launcher.expect()
-        child = Child(launcher, call, readers[0], readers[-1])
-        try:
-            await launcher.start(call, spec, (ends[1], ends[-1]))
-        except BaseException:
-            # It may have started all the same: the order is out, only the answer is missing.
-            await self._leave(launcher, call, child)
-            raise
-        finally:
-            for end in ends[1::2]:
-                os.close(end)
-        return call, child
 
     async def _leave(self, launcher: LauncherEnd, call: Call, child: Child) -> None:
         was_running = child.is_running

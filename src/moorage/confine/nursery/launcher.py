@@ -9,12 +9,13 @@ from __future__ import annotations
 import errno
 import os
 import select
-import signal
 from collections import deque
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from moorage.confine import call_filter, hardening, landlock
-from moorage.confine.nursery import tree, warden
+from moorage.confine.nursery import in_terminal, tree, warden
 from moorage.confine.nursery.families import EVERYONE, Ending, Families, Sight, of_call
 from moorage.confine.nursery.messages import Kind, Message
 from moorage.confine.nursery.tree import MARKER
@@ -22,7 +23,7 @@ from moorage.confine.plan import parse_mounts, rules
 from moorage.errors import ExecutionError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from moorage.confine.nursery.channel import Channel
     from moorage.confine.plan import Mount, Plan
@@ -46,19 +47,7 @@ CHASE_SECONDS = 0.02
 LOST_KILL_SECONDS = 5.0
 """How long to go on killing when nobody waits for an answer."""
 
-# Python, the nursery or whoever started the worker may ignore these; a program expects none of it.
-_RESET_SIGNALS = (
-    signal.SIGHUP,
-    signal.SIGINT,
-    signal.SIGQUIT,
-    signal.SIGPIPE,
-    signal.SIGTERM,
-    signal.SIGCHLD,
-    signal.SIGTSTP,
-    signal.SIGTTIN,
-    signal.SIGTTOU,
-    signal.SIGXFSZ,
-)
+Guard = Callable[[str, int], None]
 
 
 class Reaped(NamedTuple):
@@ -116,6 +105,19 @@ def sight_of(plan: Plan, found_abi: int, parent: int) -> Sight:
     return Sight()
 
 
+def guard_nothing(terminal: str, held: int) -> None:
+    """Stand in for a guard where terminals are open to everybody, or to nobody."""
+
+
+def guard_of(plan: Plan, found_abi: int) -> Guard:
+    """Return how a launcher closes every terminal but one to a program: by path, and held open."""
+    if not (plan.terminals and plan.mode.is_restricted):
+        return guard_nothing
+    return lambda terminal, held: landlock.restrict_to_terminal(
+        terminal, held, _names_in, found_abi
+    )
+
+
 def _mounts() -> tuple[Mount, ...]:
     with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
         return parse_mounts(file.read())
@@ -143,16 +145,19 @@ class Launcher:
         wakeup: int,
         families: Families,
         reaper: Callable[[], Reaped] = reap,
+        guard: Guard = guard_nothing,
     ) -> None:
         """Serve ``channel`` until it, or the nursery's ``lifeline``, ends.
 
-        ``wakeup`` becomes readable when a child has ended.
+        ``wakeup`` becomes readable when a child has ended; ``guard`` closes every terminal but one
+        to the process that calls it.
         """
         self._channel = channel
         self._lifeline = lifeline
         self._wakeup = wakeup
         self._families = families
         self._reaper = reaper
+        self._guard = guard
         self._null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         self._base: dict[bytes, bytes] = {}
         self._endings: list[Ending] = []
@@ -251,15 +256,19 @@ class Launcher:
         self._tell(Kind.STARTED, message.call, pid)
 
     def _start(self, message: Message, descriptors: Sequence[int]) -> int:
-        argv, additions, (cwd,) = message.texts
+        argv, additions, (cwd, *terminal) = message.texts
         has_cwd, has_stdin = message.numbers
         stdout, stderr, *more = descriptors
         variables = {**self._base, **dict(_variables(additions))}
         variables[MARKER[:-1]] = self._families.marker(message.call)
         os.chdir(more[0] if has_cwd else cwd or b"/")
+        program = self._find(argv[0], variables.get(b"PATH", os.defpath.encode()))
+        if terminal:
+            guard = partial(self._guard, os.fsdecode(terminal[0]), stdout)
+            return in_terminal.start(program, argv, variables, stdout, guard)
         stdin = more[-1] if has_stdin else self._null
         return os.posix_spawn(
-            self._find(argv[0], variables.get(b"PATH", os.defpath.encode())),
+            program,
             argv,
             variables,
             file_actions=[
@@ -269,7 +278,7 @@ class Launcher:
             ],
             setsid=True,
             setsigmask=(),
-            setsigdef=_RESET_SIGNALS,
+            setsigdef=in_terminal.RESET_SIGNALS,
         )
 
     def _find(self, name: bytes, path: bytes) -> bytes:

@@ -23,6 +23,7 @@ from moorage.confine.nursery.launcher import (
     WAKEUP_BYTES,
     Launcher,
     confine,
+    guard_of,
     sight_of,
 )
 from moorage.confine.nursery.messages import Kind, Message, decode_texts, plan_from_texts
@@ -87,6 +88,7 @@ def become_launcher(order: Message, channel: int, lifeline: int, parent: int) ->
             lifeline=lifeline,
             wakeup=wakeup,
             families=Families(nonce, sight=sight),
+            guard=guard_of(plan, found_abi),
         )
         launcher.tell(ready)
         launcher.run()

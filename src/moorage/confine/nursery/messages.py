@@ -34,7 +34,10 @@ class Kind(IntEnum):
     BASE = 10
     """(); variables as ``NAME=value``."""
     SPAWN = 11
-    """(has cwd, has stdin); argv, variables, (cwd); stdout, stderr, then cwd and stdin."""
+    """(has cwd, has stdin); argv, variables, (cwd); stdout, stderr, then cwd and stdin.
+
+    With the path of a terminal beside cwd, stdout is that terminal, and the program's own.
+    """
     END = 12
     """(grace in ms, kill in ms)."""
     COUNT = 13

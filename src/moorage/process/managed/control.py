@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Callable
@@ -12,7 +13,7 @@ import msgspec
 
 from moorage.errors import InvalidArguments, ProvisionError
 from moorage.policy.permission import PermissionMode
-from moorage.process.managed import terminal
+from moorage.process.managed import input as inputs
 from moorage.process.managed.following import FindDenials, Keeper, no_denials
 from moorage.process.managed.identity import identity_of
 from moorage.process.managed.ledger import Ledger, OnEvent
@@ -23,6 +24,7 @@ from moorage.process.managed.records import stamp
 from moorage.process.managed.reservation import Reservation
 from moorage.process.managed.stopping import Stopper
 from moorage.process.spec import ProgramSpec
+from moorage.process.terminals import NoTerminal
 from moorage.protocol.processes import (
     DEFAULT_READ_BYTES,
     UNKNOWN_EXIT_CODE,
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
     from moorage.process.child import Child
     from moorage.process.managed.window import PlaceMasker
     from moorage.process.supervisor import Supervisor
+
+logger = logging.getLogger(__name__)
 
 _SANDBOX_MODES: dict[PermissionMode, SandboxMode] = {
     PermissionMode.STANDARD: "workspace-write",
@@ -150,10 +154,7 @@ class ProcessManager:
             variables=spec.variables,
             label=live.record.id,
         )
-        size = spec.size or (self.limits.rows, self.limits.columns)
-        if spec.tty and (child := await self._in_terminal(program, size)) is not None:
-            live.stdin_fd = os.dup(child.stdout.fd)
-            live.record = msgspec.structs.replace(live.record, tty=True)
+        if spec.tty and (child := await self._in_terminal(live, program, spec)) is not None:
             return child
         stdin, live.stdin_fd = os.pipe2(os.O_CLOEXEC)
         os.set_blocking(live.stdin_fd, False)
@@ -163,9 +164,17 @@ class ProcessManager:
         finally:
             os.close(stdin)
 
-    async def _in_terminal(self, program: ProgramSpec, size: tuple[int, int]) -> Child | None:
+    async def _in_terminal(self, live: Live, program: ProgramSpec, spec: StartSpec) -> Child | None:
         """Start a program in a terminal; ``None`` where there is none to be had."""
-        return None
+        size = spec.size or (self.limits.rows, self.limits.columns)
+        try:
+            child = await self._supervisor.open_terminal(program, size)
+        except NoTerminal as error:
+            logger.warning("%s runs without a terminal: %s", live.record.id, error)
+            return None
+        live.stdin_fd = os.dup(child.stdout.fd)
+        live.record = msgspec.structs.replace(live.record, tty=True)
+        return child
 
     def _begin(self, live: Live, child: Child) -> ProcessRecord:
         """Note that a process runs, follow it, and return its record."""
@@ -283,7 +292,7 @@ class ProcessManager:
             InvalidArguments: it has ended, takes no input, or was stopped meanwhile.
         """
         live = self._ledger.find(session, process_id)
-        written = await terminal.write(live, data, self.limits)
+        written = await inputs.write(live, data, self.limits)
         return self._ledger.shown(live), written
 
     def input_available(self, session: str, process_id: str) -> bool:
@@ -298,7 +307,7 @@ class ProcessManager:
             InvalidArguments: it has ended or has no terminal, or the size is none.
         """
         live = self._ledger.find(session, process_id)
-        terminal.resize(live, columns, rows)
+        inputs.resize(live, columns, rows)
         return self._ledger.shown(live)
 
     async def stop(self, session: str, process_id: str) -> ProcessRecord:

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
-import struct
-import termios
 from typing import TYPE_CHECKING
 
 import anyio
 
 from moorage.errors import InvalidArguments
+from moorage.process.terminals import LARGEST_SIZE, set_size
 
 if TYPE_CHECKING:
     from moorage.process.managed.limits import ManagedLimits
     from moorage.process.managed.live import Live
-
-_LARGEST_SIZE = 65_535
 
 
 async def write(live: Live, data: bytes, limits: ManagedLimits) -> int:
@@ -77,15 +73,10 @@ def resize(live: Live, columns: int, rows: int) -> None:
     Raises:
         InvalidArguments: it has ended or has no terminal, or the size is none.
     """
-    if not (0 < columns <= _LARGEST_SIZE and 0 < rows <= _LARGEST_SIZE):
+    if not (0 < columns <= LARGEST_SIZE and 0 < rows <= LARGEST_SIZE):
         raise InvalidArguments(f"{columns} x {rows} is no size of a terminal.")
     if live.record.is_terminal:
         raise InvalidArguments(f"{live.record.id} has ended; its terminal is gone.")
     if not live.record.tty or live.stdin_fd < 0:
         raise InvalidArguments(f"{live.record.id} has no terminal of this worker to resize.")
-    set_size(live.stdin_fd, rows, columns)
-
-
-def set_size(fd: int, rows: int, columns: int) -> None:
-    """Set the size of the terminal behind a descriptor."""
-    fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+    set_size(live.stdin_fd, (rows, columns))
