@@ -21,7 +21,7 @@ from moorage.errors import (
     UnknownTool,
 )
 from moorage.policy.permission import PermissionMode
-from moorage.protocol.binding import BYTES, Binding
+from moorage.protocol.binding import BYTES, PROCESS_START, Binding
 from moorage.protocol.exports import ExportCloseRequest, ExportReadReply, ExportReadRequest
 from moorage.protocol.files import (
     FileReadReply,
@@ -49,14 +49,14 @@ async def call(connection: HostConnection, request: ExecuteRequest) -> ToolResul
     return await connection.request("execute", request, ToolResult)
 
 
-async def test_the_binding_makes_the_workspace_and_promises_bytes(
+async def test_the_binding_makes_the_workspace_and_promises_bytes_and_processes(
     connect: Connect, options: WorkerOptions, binding: Binding, tmp_path: Path
 ) -> None:
     with anyio.fail_after(5):
         async with connect(options) as connection:
             reply = await connection.initialize(binding)
     assert (reply.version, reply.root) == (4, str(tmp_path / "work"))
-    assert reply.capabilities == (BYTES,)
+    assert reply.capabilities == (BYTES, PROCESS_START)
     assert (tmp_path / "work").stat().st_mode & 0o777 == 0o700
 
 

@@ -5,6 +5,7 @@ What a tool may do is decided in ``policy.decide``; what it does is its own modu
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from moorage.confine.plan import Plan
+    from moorage.process.managed.control import ProcessManager
     from moorage.process.supervisor import Supervisor
     from moorage.protocol.tool_calls import ToolCall, ToolResult
     from moorage.workspace.redact import Redactor
@@ -72,8 +74,18 @@ class ToolContext(msgspec.Struct, frozen=True, kw_only=True):
     variables: Mapping[str, str]
     state_dir: Path
     exports: Exports
+    find_processes: Callable[[], ProcessManager] | None = None
     input_fd: int | None = None
     git_attribution: bool = False
+
+    @property
+    def processes(self) -> ProcessManager | None:
+        """Return the background processes of the session, ready for use; ``None`` without any.
+
+        Raises:
+            ConfigError: their records cannot be kept.
+        """
+        return self.find_processes() if self.find_processes is not None else None
 
 
 class Tool(Protocol):

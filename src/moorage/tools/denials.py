@@ -60,21 +60,31 @@ def was_denied(plan: Plan, cwd: str, result: ForegroundResult) -> bool:
 
     ``cwd`` is where it started: relative names in its complaints are taken from there.
     """
-    if result.exit_code == 0:
-        return False
-    complaints = [
-        line
-        for stream in (result.stderr, result.stdout)
-        for line in stream.kept().join().splitlines()
-        if any(signature in line.lower() for signature in _SIGNATURES)
-    ]
-    if len(complaints) > _MOST_COMPLAINTS:
-        return True
-    is_start = result.exit_code == _CANNOT_EXECUTE
-    return any(
-        not _is_explained(line.decode(errors="surrogateescape"), plan, cwd, is_start=is_start)
-        for line in complaints
-    )
+    kept = [stream.kept().join() for stream in (result.stderr, result.stdout)]
+    return bool(find_denials(plan, cwd, result.exit_code, b"\n".join(kept)))
+
+
+def find_denials(plan: Plan, cwd: str, exit_code: int, output: bytes) -> tuple[str, ...]:
+    """Return what a failing command's output says that looks like a denial, in a few words each."""
+    if exit_code == 0:
+        return ()
+    complaints = [line for line in output.splitlines() if _signatures_in(line)]
+    if len(complaints) <= _MOST_COMPLAINTS:
+        is_start = exit_code == _CANNOT_EXECUTE
+        complaints = [
+            line
+            for line in complaints
+            if not _is_explained(
+                line.decode(errors="surrogateescape"), plan, cwd, is_start=is_start
+            )
+        ]
+    found = {signature for line in complaints for signature in _signatures_in(line)}
+    return tuple(sorted(found))
+
+
+def _signatures_in(line: bytes) -> list[str]:
+    lower = line.lower()
+    return [signature.decode() for signature in _SIGNATURES if signature in lower]
 
 
 def _is_explained(complaint: str, plan: Plan, cwd: str, *, is_start: bool) -> bool:

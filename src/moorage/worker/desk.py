@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -21,13 +22,20 @@ from moorage.workspace.root import WorkspaceRoot
 from moorage.workspace.secrets.environment import secret_values
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from moorage.process.login import LoginCapture
+    from moorage.process.managed.control import ProcessManager
     from moorage.process.supervisor import Supervisor
     from moorage.protocol.binding import Binding
+    from moorage.protocol.processes import ProcessEvent
     from moorage.protocol.tool_calls import ExecuteRequest
     from moorage.worker.options import WorkerOptions
 
 logger = logging.getLogger(__name__)
+
+RECORDS = "processes"
+"""The folder that is there once something was started in the background."""
 
 CONTEXTS = 64
 """Actors, times modes, whose contexts are kept; an older one is made again."""
@@ -36,7 +44,13 @@ CONTEXTS = 64
 class Desk:
     """The workspace, its folders, what is published and uploaded, and what commands start with."""
 
-    def __init__(self, binding: Binding, options: WorkerOptions, supervisor: Supervisor) -> None:
+    def __init__(
+        self,
+        binding: Binding,
+        options: WorkerOptions,
+        supervisor: Supervisor,
+        on_process_event: Callable[[ProcessEvent], None],
+    ) -> None:
         """Open the workspace and make the folders of the session.
 
         Raises:
@@ -58,8 +72,56 @@ class Desk:
         self._options = options
         self._supervisor = supervisor
         self._redactor = Redactor(secret_values(binding.environment))
+        self._on_process_event = on_process_event
+        self._processes: ProcessManager | None = None
         self._are_commands_prepared = anyio.Event()
         self.context = lru_cache(CONTEXTS)(self._context)
+
+    @property
+    def session(self) -> str:
+        """Return the id of the bound session."""
+        return self._binding.session
+
+    @property
+    def processes(self) -> ProcessManager:
+        """Return the background processes of the session, opened when they are first needed.
+
+        Raises:
+            ConfigError: their records cannot be kept.
+        """
+        if self._processes is None:
+            # Most workers start nothing in the background, and their start is hot.
+            from moorage.process.managed.control import ProcessManager  # noqa: PLC0415
+            from moorage.tools.denials import find_denials  # noqa: PLC0415
+
+            processes = ProcessManager(
+                self._supervisor,
+                self.place.state,
+                redactor=lambda: self._redactor,
+                on_event=self._on_process_event,
+                find_denials=find_denials,
+            )
+            processes.open_now()
+            self._processes = processes
+        return self._processes
+
+    def take_up_processes(self) -> None:
+        """Settle what has become of the processes of earlier workers, where there are any.
+
+        Raises:
+            ConfigError: their records cannot be kept.
+        """
+        if os.path.lexists(self.place.state / RECORDS):
+            self.processes  # noqa: B018 - opens them
+
+    async def end_processes(self) -> None:
+        """End every background process that this worker holds.
+
+        Raises:
+            ShutdownIncomplete: something survived SIGKILL.
+        """
+        if self._processes is not None:
+            await self._processes.aclose()
 
     async def prepare_commands(self, capture: LoginCapture) -> None:
         """Have a launcher ready for the usual mode, and take the login environment."""
@@ -100,6 +162,7 @@ class Desk:
             variables={},
             state_dir=self.place.state,
             exports=self.exports,
+            find_processes=lambda: self.processes,
             git_attribution=git_attribution,
         )
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from functools import partial
+from typing import Any
 
 import msgspec
 
 from moorage.connection.provider import Handler, RequestContext
-from moorage.errors import ConfigError, InvalidArguments
+from moorage.errors import InvalidArguments
 from moorage.policy.decide import check_call
-from moorage.policy.permission import Effect, PermissionMode, parse_mode
+from moorage.policy.permission import Effect, PermissionMode
 from moorage.process.login import LoginCapture
 from moorage.process.supervisor import Supervisor
-from moorage.protocol.binding import BYTES, Binding
+from moorage.protocol.binding import BYTES, PROCESS_START, Binding
 from moorage.protocol.exports import (
     ExportClosed,
     ExportCloseRequest,
@@ -28,17 +30,22 @@ from moorage.protocol.files import (
     InputWriteReply,
     InputWriteRequest,
 )
+from moorage.protocol.methods import SERVED_METHODS
 from moorage.protocol.tool_calls import ExecuteRequest, ToolResult
 from moorage.protocol.workspace_tools import WORKSPACE_TOOLS
 from moorage.tools.catalogue import Catalogue, workspace_catalogue
 from moorage.worker.desk import Desk
+from moorage.worker.modes import mode_of
 from moorage.worker.options import WorkerOptions
+from moorage.worker.outlet import EventOutlet
+
+_PROCESS_METHODS = tuple(name for name in SERVED_METHODS if name.startswith("process/"))
 
 
 class NativeProvider:
     """Serves one bound session with tools that act on this machine."""
 
-    capabilities = frozenset({BYTES})
+    capabilities = frozenset({BYTES, PROCESS_START})
 
     def __init__(
         self, options: WorkerOptions, supervisor: Supervisor, capture: LoginCapture
@@ -49,7 +56,10 @@ class NativeProvider:
         self._capture = capture
         self._catalogue: Catalogue = workspace_catalogue(highest=options.highest)
         self._bound: Desk | None = None
+        self._events = EventOutlet()
+        self._process_methods: Mapping[str, Handler] = {}
         self.methods: Mapping[str, Handler] = {
+            **{name: partial(self._process, name) for name in _PROCESS_METHODS},
             "execute": self._execute,
             "export/read": self._export_read,
             "export/close": self._export_close,
@@ -60,7 +70,9 @@ class NativeProvider:
 
     async def initialize(self, binding: Binding, context: RequestContext) -> str:
         """Open the workspace and the worker's own folders, and return the resolved root."""
-        desk = self._bound = Desk(binding, self._options, self._supervisor)
+        desk = self._bound = Desk(binding, self._options, self._supervisor, self._events.put)
+        desk.take_up_processes()
+        context.lifetime.start_soon(self._events.publish, context)
         context.lifetime.start_soon(desk.prepare_commands, self._capture)
         return desk.place.root
 
@@ -71,7 +83,12 @@ class NativeProvider:
             ShutdownIncomplete: something did not end; the folders are left for inspection.
         """
         self._capture.release()
-        await self._supervisor.aclose()
+        self._events.close()
+        try:
+            if self._bound is not None:
+                await self._bound.end_processes()
+        finally:
+            await self._supervisor.aclose()
         if self._bound is not None:
             self._bound.close()
 
@@ -88,7 +105,7 @@ class NativeProvider:
             # While the first launcher confines itself on another core.
             self._catalogue.load(spec.name)
             await desk.commands_prepared()
-        context = desk.context(request.actor, _mode(request), git_attribution=attribution)
+        context = desk.context(request.actor, mode_of(request), git_attribution=attribution)
         input_fd = desk.input_of(request)
         if input_fd is None:
             return await self._catalogue.dispatch(request.call, context)
@@ -97,6 +114,15 @@ class NativeProvider:
             return await self._catalogue.dispatch(request.call, context)
         finally:
             os.close(input_fd)
+
+    async def _process(self, name: str, request: Any, context: RequestContext) -> Any:
+        desk = self._desk
+        if not self._process_methods:
+            # Most workers start nothing in the background, and their start is hot.
+            from moorage.worker.background import ProcessMethods  # noqa: PLC0415
+
+            self._process_methods = ProcessMethods(desk, self._options.highest).handlers
+        return await self._process_methods[name](request, context)
 
     async def _export_read(self, request: ExportReadRequest, _: RequestContext) -> ExportReadReply:
         return await self._desk.exports.read(request)
@@ -115,22 +141,8 @@ class NativeProvider:
 
     def _granted(self, request: FileReadRequest | FileWriteRequest) -> PermissionMode:
         """Return the mode of a request for a file's bytes, when the call may go ahead."""
-        mode = _mode(request)
+        mode = mode_of(request)
         is_reading = isinstance(request, FileReadRequest)
         name, effect = ("file/read", Effect.READ) if is_reading else ("file/write", Effect.WRITE)
         check_call(name, effect, mode=mode, highest=self._options.highest)
         return mode
-
-
-def _mode(request: ExecuteRequest | FileReadRequest | FileWriteRequest) -> PermissionMode:
-    """Return the mode that a request names; somebody must be acting.
-
-    Raises:
-        InvalidArguments: the mode is unknown, or no actor is named.
-    """
-    if not request.actor:
-        raise InvalidArguments("the request names no actor.")
-    try:
-        return parse_mode(request.permission_mode)
-    except ConfigError as error:
-        raise InvalidArguments(error.message) from error

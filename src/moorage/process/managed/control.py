@@ -79,6 +79,14 @@ class ProcessManager:
         Raises:
             ConfigError: the folders cannot be made or used.
         """
+        self.open_now()
+
+    def open_now(self) -> None:
+        """Do what ``open`` does, where nobody can wait.
+
+        Raises:
+            ConfigError: the folders cannot be made or used.
+        """
         self._ledger.open()
 
     # Starting.
@@ -376,7 +384,7 @@ class ProcessManager:
         lives = [
             live
             for live in self._ledger.of(session)
-            if live.record.lifecycle == "session" and not live.record.is_terminal
+            if live.child is not None and live.record.lifecycle == "session"
         ]
         await self._stopper.stop_all(lives)
         for live in lives:

@@ -33,6 +33,11 @@ class Owner(msgspec.Struct, frozen=True):
     session: str
 
 
+def owner_of(actor: str, session: str) -> Owner:
+    """Return whom an actor of a session is: the session itself acts for its main agent."""
+    return Owner("main_agent" if actor == session else "subagent", actor, session)
+
+
 class StartSpec(msgspec.Struct, frozen=True, kw_only=True):
     """What to start in the background, where, and for whom.
 
