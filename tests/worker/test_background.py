@@ -16,6 +16,7 @@ from moorage.protocol.processes import (
     CompletionDeliveredRequest,
     CompletionModeRequest,
     OutputSnapshot,
+    ProcessEvent,
     ProcessRecord,
     ProcessRequest,
     ReadOptions,
@@ -195,28 +196,45 @@ async def test_a_process_and_its_operation_are_listed_by_the_next_worker(
 async def test_the_end_of_a_process_is_told_on_the_connection(
     serving: Any, options: WorkerOptions, binding: Binding
 ) -> None:
-    into, events = anyio.create_memory_object_stream(8)
+    told: list[ProcessEvent] = []
+    is_over = anyio.Event()
+
+    def note(event: ProcessEvent, is_gap: bool) -> None:
+        assert not is_gap
+        told.append(event)
+        if len(told) == 2:
+            is_over.set()
+
     async with (
         serving(options) as transport,
-        HostConnection(
-            transport, Secret("t" * 64), on_process_event=into.send_nowait
-        ) as connection,
+        HostConnection(transport, Secret("t" * 64), on_process_event=note) as connection,
     ):
         await connection.initialize(binding)
         record = await Wire(connection).start("exit 3")
         with anyio.fail_after(5):
-            told = [await events.receive() for _ in range(2)]
+            await is_over.wait()
     assert [(each.type, each.cause, each.process.id) for each in told] == [
         ("started", "", record.id),
         ("failed", "natural_exit", record.id),
     ]
-    into.close()
-    events.close()
 
 
-async def test_events_beyond_the_bound_and_after_the_end_are_dropped() -> None:
-    outlet = EventOutlet()
-    for _ in range(MOST_UNSENT_EVENTS + 1):
-        outlet.put(None)  # type: ignore[arg-type]
-    outlet.close()
-    outlet.put(None)  # type: ignore[arg-type]
+class Silent:
+    """A connection that takes events and keeps them."""
+
+    def __init__(self) -> None:
+        self.taken: list[object] = []
+
+    async def emit_process(self, event: object) -> None:
+        self.taken.append(event)
+
+
+async def test_events_beyond_the_bound_are_dropped() -> None:
+    outlet, silent = EventOutlet(), Silent()
+    for number in range(MOST_UNSENT_EVENTS + 1):
+        outlet.put(number)  # type: ignore[arg-type]
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(outlet.publish, silent)
+        await anyio.wait_all_tasks_blocked()
+        tasks.cancel_scope.cancel()
+    assert silent.taken == list(range(MOST_UNSENT_EVENTS))

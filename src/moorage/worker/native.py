@@ -83,7 +83,6 @@ class NativeProvider:
             ShutdownIncomplete: something did not end; the folders are left for inspection.
         """
         self._capture.release()
-        self._events.close()
         try:
             if self._bound is not None:
                 await self._bound.end_processes()

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import TYPE_CHECKING
 
 import anyio
 
-from moorage.protocol.processes import ProcessEvent
-
 if TYPE_CHECKING:
     from moorage.connection.provider import RequestContext
+    from moorage.protocol.processes import ProcessEvent
 
 MOST_UNSENT_EVENTS = 1024
 """Events are hints: what nobody has taken by then is dropped, and the records tell the truth."""
@@ -20,24 +20,19 @@ class EventOutlet:
 
     def __init__(self) -> None:
         """Hold none yet."""
-        self._into, self._events = anyio.create_memory_object_stream[ProcessEvent](
-            MOST_UNSENT_EVENTS
-        )
+        self._waiting: deque[ProcessEvent] = deque()
+        self._came = anyio.Event()
 
     def put(self, event: ProcessEvent) -> None:
         """Have an event published soon, or drop it when too many wait."""
-        try:
-            self._into.send_nowait(event)
-        except (anyio.WouldBlock, anyio.BrokenResourceError, anyio.ClosedResourceError):
-            return
+        if len(self._waiting) < MOST_UNSENT_EVENTS:
+            self._waiting.append(event)
+            self._came.set()
 
     async def publish(self, context: RequestContext) -> None:
-        """Publish events until the connection ends."""
-        with self._events:
-            async for event in self._events:
-                await context.emit_process(event)
-
-    def close(self) -> None:
-        """Take no more."""
-        self._into.close()
-        self._events.close()
+        """Publish events until this is cancelled."""
+        while True:
+            await self._came.wait()
+            self._came = anyio.Event()
+            while self._waiting:
+                await context.emit_process(self._waiting.popleft())
