@@ -108,9 +108,12 @@ def configure_session(
 ) -> Selection:
     """Change what the user granted a session; it counts from the session's next opening.
 
+    A worker that stays for it has the old grants: it is ended, with everything that it runs.
+
     Raises:
         NotFound: there is no such session.
         ConfigError: there is no such mode or folder, or the session could not be opened with it.
+        ShutdownIncomplete: the worker had to be ended by force; the change is saved.
     """
     store = SessionStore(home.sessions)
     saved = store.load(session)
@@ -120,4 +123,6 @@ def configure_session(
     changed = regranted(narrowed, mode, add_writable_roots)
     placement_of(home, load(home), changed)
     store.save(changed)
+    if changed != saved:
+        end_worker(worker_folder(home, saved.id))
     return changed

@@ -230,7 +230,8 @@ def configure(
 ) -> int:
     """Change what a session may do. Only you can: no tool and no model reaches this.
 
-    It counts from the session's next opening; a worker that runs has to be restarted for it.
+    It counts from the session's next opening. A worker that still runs is ended, with everything
+    that runs in it.
     """
     if mode is None and not (writable_roots or removed_roots):
         raise click.UsageError(

@@ -6,6 +6,7 @@ import hashlib
 import os
 import secrets
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TypeVar
 
 import anyio
@@ -22,6 +23,7 @@ from moorage.errors import (
     ConnectionLost,
     InvalidArguments,
     Refused,
+    ShutdownIncomplete,
 )
 from moorage.protocol.binding import PROTOCOL_VERSION, Binding
 from moorage.protocol.secret import Secret
@@ -158,7 +160,7 @@ class Environment:
             await self._tasks.start(connection.run)
             await self._initialize(connection)
         except BaseException:
-            with anyio.CancelScope(shield=True):
+            with anyio.CancelScope(shield=True), suppress(*self._expected_of_a_failed_opening()):
                 await connection.aclose()
             raise
         return connection
@@ -181,6 +183,10 @@ class Environment:
                 hint=f"`moorage session restart {session}` ends it, with everything that it runs, "
                 "and starts another.",
             ) from error
+
+    def _expected_of_a_failed_opening(self) -> tuple[type[Exception], ...]:
+        # Why a worker that stays could not be used says more than that it did not say goodbye.
+        return () if self._placement.stays_in is None else (ShutdownIncomplete,)
 
     def _known_token(self) -> Secret:
         """Return the token: that of the worker that stays, or one of this environment's own."""
