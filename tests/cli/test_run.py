@@ -341,7 +341,7 @@ def test_json_of_the_command_itself_is_not_taken_for_ours(command_line: Any, ses
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("--moed", "x"), "No such option '--moed'. Did you mean '--mode'?"),
+        (("--timout", "x"), "No such option '--timout'. Did you mean '--timeout'?"),
         (("--mode", "open", "--", "x"), "'open' is not one of"),
         (("--timeout", "soon", "--", "x"), "'soon' is not a whole number from 1 to 3600."),
         (("--timeout", "0", "--", "x"), "'0' is not a whole number from 1 to 3600."),

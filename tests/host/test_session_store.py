@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import stat
+import threading
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -24,6 +25,24 @@ def selection(session_id: str = "s-1", name: str = "", age: int = 0) -> Selectio
         profile=Profile(backend="docker", image="img:1"),
         writable_roots=("/data",),
     )
+
+
+def test_of_hosts_that_take_a_name_at_once_one_gets_it(tmp_path: Path) -> None:
+    refused = []
+
+    def take(number: int) -> None:
+        try:
+            SessionStore(tmp_path).create(selection(f"s-{number}", name="build"))
+        except ConfigError as error:
+            refused.append(error.message)
+
+    hosts = [threading.Thread(target=take, args=(number,)) for number in range(8)]
+    for host in hosts:
+        host.start()
+    for host in hosts:
+        host.join(timeout=10)
+    assert [kept.name for kept in SessionStore(tmp_path).all()] == ["build"]
+    assert refused == ["a session named 'build' exists already."] * 7
 
 
 def test_a_selection_is_kept_whole_and_private(tmp_path: Path) -> None:

@@ -43,6 +43,17 @@ def test_what_runs_in_the_background_goes_on_between_commands(terminal: Any) -> 
     assert b"none runs" in terminal("session", "show", session).out
 
 
+def test_a_new_name_begins_a_session_that_stays(terminal: Any) -> None:
+    begun = terminal("run", "--name", "site", "-c", "sleep 1000 & echo $!")
+    look = terminal("run", "--session", "site", "-c", f"kill -0 {int(begun.out)} && echo alive")
+    assert look.out == b"alive\n"
+    again = terminal("run", "--name", "site", "--", "true")
+    assert (again.code, b"exists already" in again.err) == (125, True)
+    both = terminal("run", "--name", "other", "--session", "site", "--", "true")
+    assert b"--session for a saved session or --name for a new one" in both.err
+    assert terminal("session", "rm", "site").code == 0
+
+
 def test_two_terminals_that_open_a_session_at_once_meet_one_worker(terminal: Any) -> None:
     session = terminal("run", "--json", "--", "true").document["session"]
     both = [terminal.start("run", "-s", session, "-c", "echo $PPID") for _ in range(2)]

@@ -30,15 +30,19 @@ class SessionChoice:
     workspace: str | None = None
     mode: str | None = None
     session_id: str | None = None
+    name: str | None = None
     writable_roots: tuple[str, ...] = ()
 
     def arguments(self) -> dict[str, Any]:
         """Return what was chosen as arguments of ``open_session``; the rest keeps its default."""
+        if self.session_id and self.name:
+            raise click.UsageError("Give --session for a saved session or --name for a new one.")
         named = {
             "environment": self.environment,
             "workspace": self.workspace,
             "mode": self.mode,
             "session_id": self.session_id,
+            "name": self.name,
             "writable_roots": self.writable_roots,
         }
         return {name: value for name, value in named.items() if value}
@@ -100,8 +104,10 @@ def session_options(command: Callable[..., R]) -> Callable[..., R]:
     with_choice.__dict__.update(command.__dict__)
     with_session = click.option(
         "-s", "--session", "session_id", metavar="ID", shell_complete=complete_sessions,
-        help="Go on in a saved session instead of a new one.",
-    )(with_choice)  # fmt: skip
+        help="Go on in a saved session, by its id or name; its worker stays.",
+    )(click.option(
+        "--name", metavar="NAME", help="Begin a session of this name, whose worker stays.",
+    )(with_choice))  # fmt: skip
     return place_options(with_session)
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import secrets
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -55,13 +58,13 @@ class SessionStore:
         Raises:
             ConfigError: the state folder cannot be written, or the name is taken.
         """
-        if selection.name and any(kept.name == selection.name for kept in self.all()):
-            raise ConfigError(f"a session named {selection.name!r} exists already.")
         folder = self.folder(selection.id)
         try:
             make_private(folder.parent)
-            folder.mkdir(mode=0o700)
-            self.save(selection)
+            with self._alone():
+                self._check_name_is_free(selection.name)
+                folder.mkdir(mode=0o700)
+                self.save(selection)
         except UnicodeEncodeError as error:
             shutil.rmtree(folder, ignore_errors=True)
             raise ConfigError(
@@ -75,6 +78,23 @@ class SessionStore:
                 hint="Make Moorage's home writable, or name another one with MOORAGE_HOME.",
             ) from error
         return folder
+
+    def _check_name_is_free(self, name: str) -> None:
+        if name and any(kept.name == name for kept in self.all()):
+            raise ConfigError(
+                f"a session named {name!r} exists already.",
+                hint="Open it by that name in place of an id, or take another name.",
+            )
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Be the only one who makes a session, so that no two get the same name."""
+        descriptor = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(descriptor)
 
     def save(self, selection: Selection) -> None:
         """Replace the saved selection atomically, synced to disk."""
