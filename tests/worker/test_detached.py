@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
+import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -31,7 +33,7 @@ from moorage.testing.asking import Asking, execute, saying
 from moorage.testing.fakes import FakeProvider
 from moorage.testing.peers import ScriptedHost
 from moorage.testing.playbook import BINDING, TOKEN
-from moorage.transports import standing_lock
+from moorage.transports import standing_lock, unix_socket
 from moorage.transports.unix_socket import UnixSocketTransport, connect
 from moorage.worker.detached import READY, SOCKET, DetachedLimits, DetachedWorker
 
@@ -382,3 +384,58 @@ async def test_a_worker_that_nobody_waits_for_ends(stage: Stage) -> None:
     with anyio.fail_after(5), pytest.raises(ProvisionError, match="nobody waits"):
         await worker.run(ready)
     assert stage.provider.notes == ["close"]
+
+
+class Flaky:
+    """A listening socket that fails twice before it takes a connection."""
+
+    def __init__(self, listening: socket.socket) -> None:
+        self._listening = listening
+        self._failures = [BlockingIOError(), OSError(errno.EMFILE, "Too many open files")]
+        self.fileno = listening.fileno
+        self.close = listening.close
+
+    def accept(self) -> tuple[socket.socket, object]:
+        if self._failures:
+            raise self._failures.pop()
+        return self._listening.accept()
+
+
+async def test_a_connection_that_cannot_be_taken_at_once_is_taken_later(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    listen = unix_socket.listen
+    monkeypatch.setattr(unix_socket, "listen", lambda path: Flaky(listen(path)))
+    async with stage.running(), stage.host() as host:
+        assert (await host.request("execute", execute("hi"), ToolResult)).text.endswith("hi")
+    assert caplog.messages == ["a connection cannot be taken: Too many open files"]
+
+
+async def test_what_waits_for_a_binding_that_fails_is_told_that_the_worker_ends(
+    stage: Stage,
+) -> None:
+    may_fail, told = anyio.Event(), []
+
+    async def fail(_: RequestContext) -> None:
+        await may_fail.wait()
+        raise ConfigError("the workspace is gone.")
+
+    async def come() -> None:
+        try:
+            async with stage.host():
+                pass
+        except ExecutionError as error:
+            told.append(str(error))
+
+    stage.provider.on_initialize = fail
+    async with stage.running():
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(come)
+            tasks.start_soon(come)
+            await anyio.wait_all_tasks_blocked()
+            may_fail.set()
+        await stage.ended.wait()
+    assert sorted(told) == [
+        "the worker ends. Open the session again.",
+        "the workspace is gone.",
+    ]
