@@ -89,6 +89,7 @@ class LauncherEnd:
         self._gone = anyio.Event()
         self._running = anyio.CancelScope(shield=True)
         self._is_lost = False
+        self._is_spared = False
         self._sending = anyio.Lock(fast_acquire=True)
         self._in_flight = anyio.Semaphore(limits.spawns_in_flight, fast_acquire=True)
 
@@ -285,6 +286,13 @@ class LauncherEnd:
     async def signal(self, call: Call, number: int) -> None:
         """Signal a call's program and its descendants."""
         await self._send(Message(Kind.SIGNAL, call.number, (number,)))
+
+    async def leave_at_crash(self, call: Call, log: int, sources: Sequence[int]) -> None:
+        """Have a call outlive a lost worker; what it prints then goes into ``log``."""
+        if not self._is_spared:
+            self._is_spared = True
+            self._nursery.spare(self._launch)
+        await self._send(Message(Kind.KEEP, call.number), (log, *sources))
 
     async def close(self, grace_seconds: float) -> int:
         """End everything that the launcher started, then the launcher; return how many survived."""

@@ -87,10 +87,6 @@ class Supervisor:
             # Without the body's own error, which goes on as it is instead of in a group.
             await self._tasks.__aexit__(None, None, None)
 
-    def is_idle(self) -> bool:
-        """Return whether nothing that was started here is known to live."""
-        return all(launcher.is_idle() for launcher in self._all_launchers)
-
     # Before a start.
 
     @property
@@ -235,6 +231,19 @@ class Supervisor:
     def keep(self, child: Child) -> None:
         """Take a child out of its ``open``, which leaves it running; ``let_go`` closes it later."""
         self._kept[child] = self._opened.pop(child)
+
+    async def leave_at_crash(self, child: Child, log: int) -> None:
+        """Have a kept child outlive a loss of this very process; its output then goes into ``log``.
+
+        Raises:
+            EnvironmentDied: its launcher was lost.
+            ProvisionError: the nursery is gone.
+        """
+        if child not in self._kept:
+            return
+        launcher, call = self._kept[child]
+        sources = {child.stdout.fd, child.stderr.fd}
+        await launcher.leave_at_crash(call, log, sorted(sources))
 
     async def let_go(self, child: Child) -> None:
         """Close a child that was kept; ends its tree if the program itself still runs.

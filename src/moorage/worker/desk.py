@@ -90,29 +90,35 @@ class Desk:
             ConfigError: their records cannot be kept.
         """
         if self._processes is None:
-            # Most workers start nothing in the background, and their start is hot.
-            from moorage.process.managed.control import ProcessManager  # noqa: PLC0415
-            from moorage.tools.denials import find_denials  # noqa: PLC0415
-
-            processes = ProcessManager(
-                self._supervisor,
-                self.place.state,
-                redactor=lambda: self._redactor,
-                on_event=self._on_process_event,
-                find_denials=find_denials,
-            )
+            processes = self._make_processes()
             processes.open_now()
             self._processes = processes
         return self._processes
 
-    def take_up_processes(self) -> None:
+    def _make_processes(self) -> ProcessManager:
+        # Most workers start nothing in the background, and their start is hot.
+        from moorage.process.managed.control import ProcessManager  # noqa: PLC0415
+        from moorage.tools.denials import find_denials  # noqa: PLC0415
+
+        return ProcessManager(
+            self._supervisor,
+            self.place.state,
+            redactor=lambda: self._redactor,
+            on_event=self._on_process_event,
+            find_denials=find_denials,
+        )
+
+    async def take_up_processes(self) -> None:
         """Settle what has become of the processes of earlier workers, where there are any.
 
         Raises:
             ConfigError: their records cannot be kept.
         """
-        if os.path.lexists(self.place.state / RECORDS):
-            self.processes  # noqa: B018 - opens them
+        with suppress(FileNotFoundError):
+            os.lstat(self.place.state / RECORDS)
+            processes = self._make_processes()
+            await processes.open()
+            self._processes = processes
 
     async def end_processes(self) -> None:
         """End every background process that this worker holds.

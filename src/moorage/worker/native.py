@@ -71,7 +71,7 @@ class NativeProvider:
     async def initialize(self, binding: Binding, context: RequestContext) -> str:
         """Open the workspace and the worker's own folders, and return the resolved root."""
         desk = self._bound = Desk(binding, self._options, self._supervisor, self._events.put)
-        desk.take_up_processes()
+        await desk.take_up_processes()
         context.lifetime.start_soon(self._events.publish, context)
         context.lifetime.start_soon(desk.prepare_commands, self._capture)
         return desk.place.root

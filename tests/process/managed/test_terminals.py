@@ -97,7 +97,7 @@ async def test_end_of_file_is_typed(bench) -> None:
 
 async def test_a_terminal_has_24_rows_and_80_columns_and_can_be_resized(bench) -> None:
     started = await bench.start(
-        "trap 'stty size; exit' WINCH; stty size; while :; do read line; done", tty=True
+        "trap 'stty size; exit' WINCH; stty size; while :; do sleep 0.02; done", tty=True
     )
     assert "24 80" in await bench.until_printed(started.id, "\n")
 

@@ -77,6 +77,18 @@ class Families:
         pid = self._calls.get(call)
         return pid if pid in self._running else None
 
+    def living(self, calls: Collection[int]) -> list[int]:
+        """Return those of the calls whose program runs."""
+        return [call for call in calls if self.pid_of(call) is not None]
+
+    def others(self, calls: Collection[int]) -> list[int]:
+        """Return every known call but these."""
+        return [call for call in self._calls if call not in calls]
+
+    def has_any(self) -> bool:
+        """Return whether the launcher has any children, those that await collection included."""
+        return bool(self.sight.children_of(self._top))
+
     def may_have_orphans(self) -> bool:
         """Return whether anything but running programs may still be a child of the launcher."""
         return len(self.sight.children_of(self._top)) > len(self._running)

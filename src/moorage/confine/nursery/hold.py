@@ -136,6 +136,14 @@ class Nursery:
         """
         self._send(Message(Kind.KILL, launch.number))
 
+    def spare(self, launch: Launch) -> None:
+        """Let a launcher that keeps something end by itself, should this worker be lost.
+
+        Raises:
+            ProvisionError: the nursery is gone.
+        """
+        self._send(Message(Kind.SPARE, launch.number))
+
     def remove_at_end(self, folder: str) -> None:
         """Have a folder removed when the worker is gone, should it be there still.
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from moorage.confine import call_filter, hardening, landlock
 from moorage.confine.nursery import in_terminal, tree, warden
 from moorage.confine.nursery.families import EVERYONE, Ending, Families, Sight, of_call
+from moorage.confine.nursery.keeping import Keeping
 from moorage.confine.nursery.messages import Kind, Message
 from moorage.confine.nursery.tree import MARKER
 from moorage.confine.plan import parse_mounts, rules
@@ -161,6 +162,7 @@ class Launcher:
         self._null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         self._base: dict[bytes, bytes] = {}
         self._endings: list[Ending] = []
+        self._keeping = Keeping()
         self._programs: dict[tuple[bytes, bytes], bytes] = {}
         self._unsent: deque[Message] = deque()
         self._is_connected = True
@@ -178,6 +180,7 @@ class Launcher:
             while not self._is_over or self._unsent:
                 self._turn(poll)
         finally:
+            self._keeping.close()
             os.close(self._null)
             self._channel.close()
 
@@ -187,17 +190,27 @@ class Launcher:
         if self._is_over and not self._unsent:
             return
         patience = 0 if self._is_behind else TICK_MS if self._endings else None
-        ready = {fd for fd, _ in poll.poll(patience)}
+        ready = dict(poll.poll(patience))
         if self._wakeup in ready:
             os.read(self._wakeup, WAKEUP_BYTES)
         if self._wakeup in ready or self._is_behind:
             self._collect()
-        if self._is_connected and self._lifeline in ready:
-            self._lose(poll)
-        if self._is_connected and self._channel.fileno() in ready and not self._receive():
-            self._lose(poll)
+        if self._is_connected:
+            self._listen(ready, poll)
+        else:
+            self._keeping.pump(ready, poll)
         if self._endings:
             self._go_on_ending()
+        if not (self._is_connected or self._endings or self._families.has_any()):
+            self._is_over = True
+
+    def _listen(self, ready: dict[int, int], poll: select.poll) -> None:
+        told = ready.get(self._channel.fileno(), 0)
+        if self._lifeline in ready:
+            # A worker that only lost the nursery takes everything here for ended.
+            self._lose(poll, may_keep=bool(told & select.POLLHUP))
+        elif told and not self._receive():
+            self._lose(poll, may_keep=True)
 
     # What comes in.
 
@@ -226,18 +239,25 @@ class Launcher:
                 self._spawn(message, descriptors)
             case Kind.BASE:
                 self._base = dict(_variables(message.texts[0]))
-            case Kind.COUNT:
-                left = of_call(self._families.members(), message.call)
-                self._tell(Kind.COUNTED, message.call, len(left))
-            case Kind.SIGNAL:
-                for process in of_call(self._families.members(), message.call):
-                    self._families.sight.send_signal(process, message.numbers[0])
+            case Kind.KEEP:
+                self._keeping.keep(message.call, descriptors)
+            case Kind.COUNT | Kind.SIGNAL:
+                self._look(message)
             case Kind.END:
                 self._begin_ending(message.call, message.numbers)
             case Kind.CLOSE:
                 self._begin_ending(EVERYONE, message.numbers)
             case _:
                 raise AssertionError(message.kind)
+
+    def _look(self, message: Message) -> None:
+        """Count the members of a family, or signal them."""
+        family = of_call(self._families.members(), message.call)
+        if message.kind is Kind.COUNT:
+            self._tell(Kind.COUNTED, message.call, len(family))
+            return
+        for process in family:
+            self._families.sight.send_signal(process, message.numbers[0])
 
     # Starting.
 
@@ -303,6 +323,11 @@ class Launcher:
         for call, status in finished:
             if not has_orphans:
                 self._families.forget(call)
+            if self._is_connected:
+                self._keeping.forget(call)
+            elif has_orphans and call in self._keeping.calls:
+                # Nobody else would ever end what it leaves.
+                self._begin_ending(call, (0, int(LOST_KILL_SECONDS * 1000)))
             self._tell(Kind.EXITED, call, status, int(has_orphans))
 
     def _catch_up(self) -> None:
@@ -344,15 +369,20 @@ class Launcher:
             if now() >= stop_at:
                 return
 
-    def _lose(self, poll: select.poll) -> None:
-        """Worker or nursery is gone: end everything, and tell nobody how it ended.
+    def _lose(self, poll: select.poll, *, may_keep: bool) -> None:
+        """Worker or nursery is gone: end all that is not kept, and tell nobody how it ended.
 
         A worker that only lost the nursery must not take our SIGKILL for the program's own end.
         """
         poll.unregister(self._lifeline)
         poll.unregister(self._channel)
         self._is_connected = False
-        self._begin_ending(EVERYONE, (0, int(LOST_KILL_SECONDS * 1000)))
+        self._catch_up()
+        kept = self._families.living(self._keeping.calls) if may_keep else []
+        if kept:
+            self._keeping.take_over(poll)
+        for call in self._families.others(kept) if kept else [EVERYONE]:
+            self._begin_ending(call, (0, int(LOST_KILL_SECONDS * 1000)))
 
     # What goes out.
 

@@ -168,6 +168,8 @@ class NurseryLoop:
         self._launchers: dict[int, tuple[int, int]] = {}  # pid -> number, tombstone
         self._tombstones: list[int] = []  # of launchers that ended, until their leavings have
         self._give_up_at: float | None = None
+        self._spared: set[int] = set()  # numbers of launchers that end by themselves
+        self._left: set[int] = set()  # pids of those, once the worker is gone
         self._folders: list[str] = []  # to be removed when the worker is gone
 
     def run(self) -> None:
@@ -204,8 +206,13 @@ class NurseryLoop:
         if self._channel.fileno() in ready and not self._receive():
             poll.unregister(self._channel)
             self._give_up_at = self._sight.now() + SWEEP_SECONDS
-            for pid in self._launchers:
-                os.kill(pid, warden.END_SIGNAL)
+            for pid, (number, tombstone) in list(self._launchers.items()):
+                if number in self._spared:
+                    del self._launchers[pid]
+                    os.close(tombstone)
+                    self._left.add(pid)
+                else:
+                    os.kill(pid, warden.END_SIGNAL)
 
     def _receive(self) -> bool:
         """Handle one message; ``False`` when the worker is gone."""
@@ -220,6 +227,8 @@ class NurseryLoop:
                 for pid, (number, _) in self._launchers.items():
                     if number == message.call:
                         os.kill(pid, warden.END_SIGNAL)
+            case Kind.SPARE:
+                self._spared.add(message.call)
             case Kind.REMOVE:
                 self._folders += decode_texts(message.texts[0])
             case _:
@@ -260,7 +269,7 @@ class NurseryLoop:
         return bool(self._orphans())
 
     def _orphans(self) -> set[int]:
-        return self._sight.children_of(os.getpid()) - self._launchers.keys()
+        return self._sight.children_of(os.getpid()) - self._launchers.keys() - self._left
 
     def _sweep(self) -> None:
         children = tree.by_parent(self._sight.snapshot())

@@ -29,6 +29,8 @@ class Kind(IntEnum):
     """``call`` is the launcher's number."""
     REMOVE = 3
     """(); (path of a folder that is to go with the worker)."""
+    SPARE = 4
+    """``call`` is the number of a launcher that ends by itself should the worker be lost."""
 
     # Worker to launcher.
     BASE = 10
@@ -45,6 +47,8 @@ class Kind(IntEnum):
     """(signal)."""
     CLOSE = 15
     """(grace in ms, kill in ms)."""
+    KEEP = 16
+    """A call that outlives a lost worker; its log, then what it is printed to."""
 
     # Launcher to worker.
     READY = 20

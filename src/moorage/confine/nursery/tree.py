@@ -97,6 +97,17 @@ def with_descendants(top: Process, children: dict[int, list[Process]]) -> Iterat
                 waiting.append(child)
 
 
+def has_programs(worker: int) -> bool:
+    """Return whether below a worker anything lives but what it forked of itself to start it."""
+    children = by_parent(snapshot())
+    own = _read(f"/proc/{worker}/cmdline")
+    return any(
+        process.is_alive and _read(f"/proc/{process.pid}/cmdline") != own
+        for top in children.get(worker, ())
+        for process in with_descendants(top, children)
+    )
+
+
 def marker_of(pid: int) -> bytes:
     """Return the value of the marker variable that a process was started with; empty if none."""
     environment = b"\0" + _read(f"/proc/{pid}/environ")

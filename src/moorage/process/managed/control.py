@@ -14,11 +14,12 @@ import msgspec
 from moorage.errors import InvalidArguments, ProvisionError
 from moorage.policy.permission import PermissionMode
 from moorage.process.managed import input as inputs
+from moorage.process.managed import survivors
 from moorage.process.managed.following import FindDenials, Keeper, no_denials
 from moorage.process.managed.identity import identity_of
 from moorage.process.managed.ledger import Ledger, OnEvent
 from moorage.process.managed.limits import ManagedLimits
-from moorage.process.managed.live import Live, StartSpec
+from moorage.process.managed.live import Live, StartSpec, is_pending
 from moorage.process.managed.log import OutputLog
 from moorage.process.managed.records import stamp
 from moorage.process.managed.reservation import Reservation
@@ -71,6 +72,7 @@ class ProcessManager:
         self._ledger = Ledger(folder, self.limits, redactor, on_event, supervisor.start_soon)
         self._keeper = Keeper(self._ledger, supervisor, find_denials)
         self._stopper = Stopper(self._ledger, self._keeper)
+        self._watch = survivors.Watch()
         self._is_closed = False
 
     async def open(self) -> None:
@@ -79,15 +81,33 @@ class ProcessManager:
         Raises:
             ConfigError: the folders cannot be made or used.
         """
-        self.open_now()
+        for live in self._take_up():
+            await self._keeper.retire_unseen(live)
 
     def open_now(self) -> None:
-        """Do what ``open`` does, where nobody can wait.
+        """Do what ``open`` does, where nobody can wait: what has ended is settled soon after.
 
         Raises:
             ConfigError: the folders cannot be made or used.
         """
+        for live in self._take_up():
+            self._supervisor.start_soon(self._keeper.retire_unseen, live)
+
+    def _take_up(self) -> list[Live]:
+        """Read the records, watch the survivors, and return what must have ended."""
         self._ledger.open()
+        ended = []
+        for live in self._ledger:
+            if live.record.is_terminal:
+                continue
+            live.is_stop_requested = live.record.terminal_cause == "requested_stop"
+            live.is_survivor = True
+            if survivors.find(live.record) is None:
+                ended.append(live)
+            else:
+                gone = self._keeper.survivor_gone
+                self._supervisor.start_soon(self._watch.until_gone, live, gone)
+        return ended
 
     # Starting.
 
@@ -116,6 +136,8 @@ class ProcessManager:
         try:
             child = await self._launch(live, spec)
             await child.started()
+            if spec.lifecycle == "managed":
+                await self._keeper.leave_at_crash(live, child)
         except BaseException:
             with anyio.CancelScope(shield=True):
                 if child is not None:
@@ -223,6 +245,8 @@ class ProcessManager:
                 hint="Make room on the disk that holds the worker's state.",
             ) from error
         self._supervisor.keep(child)
+        if spec.lifecycle == "managed":
+            await self._keeper.leave_at_crash(live, child)
         return self._begin(live, child)
 
     # Looking.
@@ -255,7 +279,7 @@ class ProcessManager:
         most = options.max_bytes if options.max_bytes > 0 else DEFAULT_READ_BYTES
         most = min(most, self.limits.longest_read_bytes)
         begun = time.monotonic_ns()
-        if live.child is None:
+        if live.is_survivor and not live.ended.is_set():
             live.log.look()
         timed_out = False
         if options.wait_ns > 0 and not live.ended.is_set():
@@ -400,21 +424,12 @@ class ProcessManager:
         if self._is_closed:
             return
         self._is_closed = True
+        self._watch.close()
         with anyio.CancelScope(shield=True):
             try:
                 await self._stopper.stop_all([live for live in self._ledger if live.child])
             finally:
                 await self._ledger.aclose()
-
-
-def is_pending(record: ProcessRecord) -> bool:
-    """Return whether the end of a process is still owed to its session."""
-    return (
-        record.is_terminal
-        and record.terminal_cause == "natural_exit"
-        and record.completion_mode != "detached"
-        and not record.completion_consumed_by
-    )
 
 
 def _check(spec: StartSpec) -> None:

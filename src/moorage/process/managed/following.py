@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import anyio
 
-from moorage.errors import EnvironmentDied, ShutdownIncomplete
+from moorage.errors import EnvironmentDied, ExecutionError, ShutdownIncomplete
+from moorage.process.managed import survivors
 from moorage.process.managed.pump import Pump
 from moorage.process.managed.records import stamp
 from moorage.protocol.processes import UNKNOWN_EXIT_CODE, EventType
@@ -67,6 +68,12 @@ class Keeper:
             self.cut(live)
         live.grown()
 
+    async def leave_at_crash(self, live: Live, child: Child) -> None:
+        """Have a managed process outlive a loss of this worker, its log included."""
+        if live.log.fd >= 0:
+            with suppress(ExecutionError):  # It has ended; whoever follows it is told.
+                await self._supervisor.leave_at_crash(child, live.log.fd)
+
     def cut(self, live: Live) -> None:
         """Cut a log to its kept tail; where there is no room for that it stays as it is."""
         try:
@@ -74,6 +81,8 @@ class Keeper:
                 self._limits.kept_log_bytes,
                 lambda base: self._ledger.change(live, log_base_offset=base),
             )
+            if live.child is not None and live.record.lifecycle == "managed":
+                self._supervisor.start_soon(self.leave_at_crash, live, live.child)
         except OSError as error:
             logger.warning("the log of %s cannot be cut: %s", live.record.id, error)
 
@@ -84,31 +93,47 @@ class Keeper:
             await self._supervisor.let_go(child)
         except ShutdownIncomplete as error:
             logger.warning("%s: %s", live.record.id, error)
+        code, problem = _account(status)
+        await self._settle(live, code, problem)
+
+    async def survivor_gone(self, live: Live) -> None:
+        """Write the receipt of a survivor that has ended."""
+        # Its launcher goes on for a moment, and nobody tells when it has written the last of it.
+        await anyio.sleep(self._limits.drain_seconds)
+        await self.retire_unseen(live)
+
+    async def retire_unseen(self, live: Live) -> None:
+        """Write the receipt of a process of which nobody saw the end, unless that is done."""
+        if not live.record.is_terminal:
+            live.log.look()
+            note = "" if live.is_stop_requested else survivors.explain(live.record)
+            await self._settle(live, UNKNOWN_EXIT_CODE, note)
+
+    async def _settle(self, live: Live, code: int, problem: str) -> None:
+        """Cut the log, write the receipt, and tell everybody."""
         self.cut(live)
         digest = await live.log.digest()
         live.log.close()
-        code, problem = _account(status)
+        if live.record.is_terminal:
+            return
         failed = code != 0 and not live.is_stop_requested
         note = problem if failed else ""
         if live.log.lost_bytes:
             lost = f"{live.log.lost_bytes} bytes of output could not be logged: {live.log.problem}."
             note = f"{note} {lost}".strip()
-        self.retire(
+        self._ledger.change(
             live,
             exit_code=code,
             status="failed" if failed else "stopped",
+            terminal_cause="requested_stop" if live.is_stop_requested else "natural_exit",
+            stopped_at=stamp(),
             last_error=note,
+            total_bytes=live.log.total,
             log_sha256=digest,
             **self._denial(live, code),
         )
-
-    def retire(self, live: Live, **fields: Any) -> None:
-        """Write the receipt of a process that has ended, and tell everybody."""
-        cause = "requested_stop" if live.is_stop_requested else "natural_exit"
-        fields = {"terminal_cause": cause, "stopped_at": stamp(), **fields}
-        self._ledger.change(live, total_bytes=live.log.total, **fields)
         live.end()
-        kind: EventType = "failed" if live.record.status == "failed" else "stopped"
+        kind: EventType = "failed" if failed else "stopped"
         self._ledger.tell(kind, live, live.record.terminal_cause)
 
     def _denial(self, live: Live, code: int) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from moorage.errors import ConfigError
-from moorage.process.managed.live import Live, UnknownProcess
+from moorage.process.managed.live import Live, UnknownProcess, is_pending
 from moorage.process.managed.log import OutputLog, recover_tails
 from moorage.process.managed.records import BadRecord, Folders, RecordStore, stamp
 from moorage.process.managed.syncing import DiskSync, StartSoon
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from moorage.process.managed.window import PlaceMasker
 
 logger = logging.getLogger(__name__)
+
+_DAY = 24 * 3600 * 1_000_000_000
 
 OnEvent = Callable[[ProcessEvent], None]
 
@@ -94,9 +96,18 @@ class Ledger:
             self._opened.logs, {each.id: each.log_base_offset for each in records.values()}
         )
         for record in records.values():
+            if self._is_old(record):
+                store.remove(record.id)
+                OutputLog(self._opened.logs, record.id).remove()
+                continue
             log = OutputLog(self._opened.logs, record.id, base=record.log_base_offset)
             log.find()
             self._lives[record.id] = Live(record, log, self.limits)
+
+    def _is_old(self, record: ProcessRecord) -> bool:
+        """Return whether a record has been kept for long enough, and is owed to nobody."""
+        oldest = stamp(time.time_ns() - int(self.limits.kept_days * _DAY))
+        return record.is_terminal and record.stopped_at < oldest and not is_pending(record)
 
     async def aclose(self) -> None:
         """Let go of every file, once everything is on disk."""

@@ -58,6 +58,16 @@ class StartSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Rows and columns of the terminal."""
 
 
+def is_pending(record: ProcessRecord) -> bool:
+    """Return whether the end of a process is still owed to its session."""
+    return (
+        record.is_terminal
+        and record.terminal_cause == "natural_exit"
+        and record.completion_mode != "detached"
+        and not record.completion_consumed_by
+    )
+
+
 class _Waiter:
     """Somebody who waits for a log to grow up to an offset, or for its process to end."""
 
@@ -79,11 +89,13 @@ class Live:
         self.plan: Plan | None = None
         self.stdin_fd = -1
         self.is_stop_requested = False
+        self.is_survivor = False
         self.ended = anyio.Event()
         self.stopping = anyio.Lock(fast_acquire=True)
         self.writing = anyio.Lock(fast_acquire=True)
         self.writers: set[anyio.CancelScope] = set()
         self._window = WindowReader(log, limits.context_bytes)
+        self._look_seconds = limits.look_seconds
         self._waiters: list[_Waiter] = []
         if record.is_terminal:
             self.ended.set()
@@ -108,11 +120,20 @@ class Live:
         self._waiters.append(waiter)
         try:
             with anyio.CancelScope(deadline=deadline):
-                if self.log.total < needed and not self.ended.is_set():
-                    await waiter.event.wait()
+                while self.log.total < needed and not self.ended.is_set():
+                    await self._await(waiter)
         finally:
             self._waiters.remove(waiter)
         return self.log.total >= needed
+
+    async def _await(self, waiter: _Waiter) -> None:
+        if not self.is_survivor:
+            await waiter.event.wait()
+            return
+        # Its launcher writes the log, and nobody tells of that.
+        with anyio.move_on_after(self._look_seconds):
+            await waiter.event.wait()
+        self.log.look()
 
     # Reading.
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import anyio
 
 from moorage.errors import ShutdownIncomplete
+from moorage.process.managed import survivors
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -34,23 +35,47 @@ class Stopper:
         async with live.stopping:
             if live.record.is_terminal:
                 return
-            child = live.child
-            if child is None or not child.is_running:
-                # It ended by itself; only its receipt is missing.
-                await live.ended.wait()
-                return
-            live.is_stop_requested = True
-            self._keeper.cancel_writers(live)
-            self._ledger.change(live, status="stopping", terminal_cause="requested_stop")
-            try:
-                await child.end(self._limits.stop_grace_seconds)
-            except ShutdownIncomplete as error:
-                live.is_stop_requested = False
-                self._ledger.change(
-                    live, status="running", terminal_cause="", last_error=error.message
-                )
-                raise
+            if live.is_survivor:
+                await self._stop_survivor(live)
+            else:
+                await self._stop_child(live)
+
+    async def _stop_child(self, live: Live) -> None:
+        child = live.child
+        if child is None or not child.is_running:
+            # It ended by itself; only its receipt is missing.
             await live.ended.wait()
+            return
+        self._mark(live)
+        try:
+            await child.end(self._limits.stop_grace_seconds)
+        except ShutdownIncomplete as error:
+            self._unmark(live, error.message)
+            raise
+        await live.ended.wait()
+
+    async def _stop_survivor(self, live: Live) -> None:
+        top = survivors.find(live.record)
+        if top is None:
+            await self._keeper.retire_unseen(live)
+            return
+        self._mark(live)
+        family = survivors.Family(top)
+        left = await family.end(self._limits.stop_grace_seconds, self._limits.kill_seconds)
+        if left:
+            message = f"{left} processes of {live.record.id} survived SIGKILL."
+            self._unmark(live, message)
+            raise ShutdownIncomplete(message)
+        await live.ended.wait()
+
+    def _mark(self, live: Live) -> None:
+        live.is_stop_requested = True
+        self._keeper.cancel_writers(live)
+        self._ledger.change(live, status="stopping", terminal_cause="requested_stop")
+
+    def _unmark(self, live: Live, problem: str) -> None:
+        live.is_stop_requested = False
+        self._ledger.change(live, status="running", terminal_cause="", last_error=problem)
 
     async def stop_all(self, lives: Iterable[Live]) -> None:
         """End several processes at once.
