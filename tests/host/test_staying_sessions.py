@@ -17,6 +17,7 @@ import pytest
 import moorage
 from moorage.app.home import Home, find_home
 from moorage.app.sessions import configure_session, list_sessions, remove_session, stop_session
+from moorage.backends import local
 from moorage.backends.ending import end_worker, running_pid
 from moorage.backends.stay import StayingLimits
 from moorage.errors import ConfigError, NotFound, ProtocolMismatch, ShutdownIncomplete
@@ -300,3 +301,28 @@ async def test_a_confined_command_cannot_use_the_socket_of_its_own_worker(
             with pytest.raises((moorage.Refused, moorage.ToolFailed)):
                 await session.read_file(str(folder / name))
         assert (await session.run("echo unharmed")).stdout == "unharmed\n"
+
+
+async def test_a_worker_that_nobody_uses_ends_after_the_last_of_what_runs_in_it(
+    open_here: Opener, kept: Home, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    os.mkfifo(workspace / "pipe")
+    limits = StayingLimits(idle_seconds=0.05)
+    monkeypatch.setattr(local, "BACKEND", local.LocalBackend(limits))
+    async with open_here(name="build") as session:
+        left = await session.run("(read line < pipe; echo $line > got) & true")
+        assert left.left_running == 1
+        pid = running_pid(folder_of(session, kept))
+        assert pid is not None
+        worker = os.pidfd_open(pid)
+    try:
+        # It is there to read after its host has left, and only then may the worker end.
+        with anyio.fail_after(10):
+            async with await anyio.open_file(workspace / "pipe", "w") as pipe:
+                await pipe.write("hello\n")
+            await anyio.wait_readable(worker)
+    finally:
+        os.close(worker)
+    assert await anyio.Path(workspace / "got").read_text() == "hello\n"
+    assert running_pid(folder_of(session, kept)) is None
+    assert not (folder_of(session, kept) / "socket").exists()

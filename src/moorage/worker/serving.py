@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
 import anyio
 
+from moorage.confine.nursery import tree
 from moorage.connection.worker_end import serve
 from moorage.errors import ExecutionError
 from moorage.process.supervisor import Supervisor
@@ -97,7 +99,7 @@ async def _serve_many(
             NativeProvider(options, supervisor, capture),
             stay.folder,
             stay.token,
-            is_idle=supervisor.is_idle,
+            is_idle=lambda: not tree.has_programs(os.getpid()),
             limits=limits,
         )
         await worker.run(stay.ready_fd)

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -90,3 +92,23 @@ def test_signals_go_to_each(sleeper) -> None:
     assert seen is not None
     tree.send_signals([seen], signal.SIGSTOP)
     os.waitid(os.P_PID, sleeper, os.WSTOPPED | os.WNOWAIT)
+
+
+def test_programs_are_told_from_what_a_worker_forked_of_itself() -> None:
+    script = """
+import os, subprocess
+from moorage.confine.nursery import tree
+reading, writing = os.pipe()
+if not os.fork():
+    os.close(writing)
+    os.read(reading, 1)
+    os._exit(0)
+print(tree.has_programs(os.getpid()))
+with subprocess.Popen(["sleep", "1000"], env={}) as program:
+    print(tree.has_programs(os.getpid()))
+    program.kill()
+print(tree.has_programs(os.getpid()))
+"""
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE) as worker:
+        told, _ = worker.communicate(timeout=20)
+    assert told.split() == [b"False", b"True", b"False"]
