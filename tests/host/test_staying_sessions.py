@@ -19,9 +19,12 @@ from moorage.app.home import Home, find_home
 from moorage.app.sessions import configure_session, list_sessions, remove_session, stop_session
 from moorage.backends import local
 from moorage.backends.ending import end_worker, running_pid
+from moorage.backends.kept_token import kept_token
 from moorage.backends.stay import StayingLimits
+from moorage.connection.host_end import HostConnection
 from moorage.errors import ConfigError, NotFound, ProtocolMismatch, ShutdownIncomplete
 from moorage.host import environments
+from moorage.protocol.processes import ProcessEvent, ProcessRecord, StartRequest, WriteRequest
 
 Opener = Callable[..., AbstractAsyncContextManager[moorage.Session]]
 
@@ -326,3 +329,36 @@ async def test_a_worker_that_nobody_uses_ends_after_the_last_of_what_runs_in_it(
     assert await anyio.Path(workspace / "got").read_text() == "hello\n"
     assert running_pid(folder_of(session, kept)) is None
     assert not (folder_of(session, kept) / "socket").exists()
+
+
+async def test_every_host_hears_of_a_background_process_which_outlives_the_one_that_asked(
+    open_here: Opener, kept: Home
+) -> None:
+    heard: list[tuple[str, str]] = []
+    ended = anyio.Event()
+
+    def note(event: ProcessEvent, _: bool) -> None:
+        heard.append((event.type, event.process.id))
+        if event.process.is_terminal:
+            ended.set()
+
+    async with open_here(name="build") as session:
+        await session.run("true")
+        environment = session._environment
+        transport = await local.BACKEND.open_transport(environment.placement)
+        token = kept_token(folder_of(session, kept))
+        async with HostConnection(transport, token, on_process_event=note) as other:
+            await other.initialize(environment._binding())
+            asked = StartRequest(
+                operation_id="op-1", command="read line", actor=session.id, tty=True
+            )
+            connection = await environment.connection()
+            started = await connection.request("process/start", asked, ProcessRecord)
+            # The one that asked leaves; the process and the other host do not care.
+            await environment._drop()
+            told = WriteRequest(id=started.id, input="go\n")
+            await other.request("process/write", told, ProcessRecord)
+            with anyio.fail_after(10):
+                await ended.wait()
+    assert heard[0] == ("started", started.id)
+    assert heard[-1] == ("stopped", started.id)
