@@ -121,7 +121,9 @@ class ProcessManager:
             EnvironmentDied: the launcher was lost before it could start it.
         """
         _check(spec)
-        live = self._new(spec)
+        process_id = self._ledger.store.new_id()
+        log = OutputLog(self._ledger.folders.logs, process_id)
+        live = self._new(spec, log, process_id)
         try:
             live.log.create()
             self._ledger.add(live)
@@ -147,9 +149,7 @@ class ProcessManager:
             raise
         return self._begin(live, child)
 
-    def _new(self, spec: StartSpec, process_id: str = "") -> Live:
-        folders = self._ledger.folders
-        process_id = process_id or self._ledger.store.new_id()
+    def _new(self, spec: StartSpec, log: OutputLog, process_id: str) -> Live:
         now = stamp()
         record = ProcessRecord(
             id=process_id,
@@ -163,7 +163,8 @@ class ProcessManager:
             status="starting",
             pid=0,
             pgid=0,
-            log_path=folders.log_path(process_id),
+            log_path=self._ledger.folders.log_path(process_id),
+            log_base_offset=log.base,
             command=spec.command,
             cwd=spec.cwd,
             started_at=now,
@@ -171,7 +172,7 @@ class ProcessManager:
             exit_code=UNKNOWN_EXIT_CODE,
             sandbox_mode=_SANDBOX_MODES[spec.plan.mode],
         )
-        live = Live(record, OutputLog(folders.logs, process_id), self.limits)
+        live = Live(record, log, self.limits)
         live.plan = spec.plan
         return live
 
@@ -234,11 +235,13 @@ class ProcessManager:
         spec = reservation.spec
         _check(spec)
         try:
-            live = self._new(spec, reservation.process_id)
-            live.log = reservation.take_log()
-            live = Live(live.record, live.log, self.limits)
-            live.plan = spec.plan
-            self._ledger.add(live)
+            log = reservation.take_log()
+            live = self._new(spec, log, reservation.process_id)
+            try:
+                self._ledger.add(live)
+            except OSError:
+                log.remove()
+                raise
         except OSError as error:
             raise ProvisionError(
                 f"The command cannot go on in the background: {error.strerror}.",
