@@ -15,6 +15,8 @@ import msgspec
 from anyio.lowlevel import cancel_shielded_checkpoint
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from moorage.process.capture import StreamCapture
     from moorage.process.child import PipeReader
 
@@ -55,13 +57,20 @@ def take_waiting(reader: PipeReader, capture: StreamCapture, limits: FollowLimit
 class Follower:
     """Reads one pipe into one capture."""
 
-    def __init__(self, reader: PipeReader, capture: StreamCapture, limits: FollowLimits) -> None:
-        """Read nothing yet."""
+    def __init__(
+        self,
+        reader: PipeReader,
+        capture: StreamCapture,
+        limits: FollowLimits,
+        keep: Callable[[bytes], None] | None = None,
+    ) -> None:
+        """Read nothing yet; ``keep`` gets everything raw, before it is taken in."""
         self.received_bytes = 0
         """How many bytes were read; some of them may not be in the capture yet."""
 
         self._reader = reader
         self._capture = capture
+        self._keep = keep
         self._limits = limits
         self._slice = limits.first_slice_bytes
         self._turn_began = 0.0
@@ -82,6 +91,8 @@ class Follower:
                     if not data:
                         return
                     self.received_bytes += len(data)
+                    if self._keep is not None:
+                        self._keep(data)
                     if len(data) >= self._limits.full_pipe_bytes and not self._is_grown:
                         self._grow()
                     await self._take(data)

@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Literal
 import anyio
 import msgspec
 
-from moorage.errors import EnvironmentDied, ShutdownIncomplete
+from moorage.errors import EnvironmentDied, ExecutionError, ShutdownIncomplete
 from moorage.process.capture import CaptureLimits, Masker, StreamCapture
 from moorage.process.following import Follower, FollowLimits, take_waiting
 from moorage.process.full_log import FullLog, LogLimits, SavedLog
 
 if TYPE_CHECKING:
     from moorage.process.child import Child
+    from moorage.process.hand_over import HandOver, Successor, Wait
     from moorage.process.spec import ExitStatus, ProgramSpec
     from moorage.process.supervisor import Supervisor
 
@@ -66,11 +67,17 @@ class ForegroundResult(msgspec.Struct, kw_only=True):
     left_running: int
     log: FullLog
     saved_log: SavedLog | None = None
+    promoted_process_id: str = ""
+    is_overdue: bool = False
+    """Whether it was handed over only when its own time was up."""
+
+    hand_over_error: str = ""
+    """Why a command that should have gone on in the background could not."""
 
     @property
     def timed_out(self) -> bool:
-        """Return whether the command was ended because its time was up."""
-        return self.outcome == "timed_out"
+        """Return whether the time of the command was up: it was ended, or handed over late."""
+        return self.outcome == "timed_out" or self.is_overdue
 
     async def save_log(self) -> SavedLog | None:
         """Keep everything that was printed; ``None`` when ``log.error`` says why not."""
@@ -92,12 +99,14 @@ async def run_foreground(
     supervisor: Supervisor,
     spec: ProgramSpec,
     *,
-    timeout_seconds: float,
+    wait: Wait,
     limits: ForegroundLimits,
     redactor: Masker,
     log_dir: str,
 ) -> ForegroundResult:
     """Run a program to its end, or to the end of its time, and return what it did.
+
+    Where it may be handed over, a program that takes longer goes on as the same process elsewhere.
 
     A loss of the environment is an outcome here, with what was printed until then. Cancellation
     ends the tree, leaves no log and goes on.
@@ -111,42 +120,52 @@ async def run_foreground(
     try:
         try:
             async with supervisor.open(spec) as child:
-                await run.watch(child, timeout_seconds)
+                await run.watch(child, wait)
         except EnvironmentDied:
             run.outcome = "environment_died"
         return await run.result()
     except BaseException:
         run.log.discard()
         raise
+    finally:
+        run.let_go()
 
 
 class _Run:
     """One run, from its start to its result."""
 
     def __init__(
-        self, spec: ProgramSpec, limits: ForegroundLimits, masker: Masker, log_dir: str
+        self,
+        spec: ProgramSpec,
+        limits: ForegroundLimits,
+        masker: Masker,
+        log_dir: str,
     ) -> None:
         self.outcome: Outcome = "unknown"
         self.log = FullLog(log_dir, self._name_log, self._head_log, limits.log)
         self._spec = spec
         self._limits = limits
         self._masker = masker
+        self._successor: Successor | None = None
+        self._promoted_id = ""
+        self._is_overdue = False
+        self._hand_over_error = ""
         self._begun = time.monotonic()
         self._stdout = StreamCapture(masker, limits.capture, self.log.spill_stdout)
         self._stderr = StreamCapture(masker, limits.capture, self.log.spill_stderr)
         self._status: ExitStatus | None = None
         self._left_running = 0
 
-    async def watch(self, child: Child, timeout_seconds: float) -> None:
+    async def watch(self, child: Child, wait: Wait) -> None:
         """Wait for the child, then for its output; end its tree when it may not go on."""
-        deadline = anyio.current_time() + timeout_seconds
+        begun = anyio.current_time()
         try:
-            await self._settle(child, min(self._limits.settle_seconds, timeout_seconds))
+            await self._settle(child, min(self._limits.settle_seconds, wait.timeout_seconds))
             if self._status is None:
                 # A task group would wrap the reason why it could not be started.
                 await child.started()
             if not (self._status and child.stdout.is_at_end and child.stderr.is_at_end):
-                await self._follow(child, deadline)
+                await self._follow(child, begun, wait)
             if self._status is not None:
                 self._left_running = await child.count_left()
         except BaseException:
@@ -174,8 +193,14 @@ class _Run:
             stderr=self._stderr,
             left_running=self._left_running,
             log=self.log,
+            promoted_process_id=self._promoted_id,
+            is_overdue=self._is_overdue,
+            hand_over_error=self._hand_over_error,
         )
-        if self.log.is_begun:
+        if self.outcome == "promoted":
+            # Its whole output is with the process, from the first byte on.
+            self.log.discard()
+        elif self.log.is_begun:
             await result.save_log()
         return result
 
@@ -187,19 +212,83 @@ class _Run:
             take_waiting(child.stdout, self._stdout, self._limits.follow)
             take_waiting(child.stderr, self._stderr, self._limits.follow)
 
-    async def _follow(self, child: Child, deadline: float) -> None:
-        """Follow the output for as long as the child runs, and a little longer."""
-        followers = (
-            Follower(child.stdout, self._stdout, self._limits.follow),
-            Follower(child.stderr, self._stderr, self._limits.follow),
+    def _is_running(self) -> bool:
+        return self._status is None and self.outcome == "unknown"
+
+    async def _follow(self, child: Child, begun: float, wait: Wait) -> None:
+        """Follow the output for as long as the child runs here, and a little longer."""
+        deadline = begun + wait.timeout_seconds
+        if self._is_running() and wait.hand_over is not None:
+            moment = min(begun + wait.hand_over.after_seconds, deadline)
+            if await self._follow_and_hand_over(child, (moment, deadline), wait.hand_over):
+                return
+        await self._follow_to_end(child, deadline)
+
+    async def _follow_and_hand_over(
+        self, child: Child, moments: tuple[float, float], hand_over: HandOver
+    ) -> bool:
+        """Hand over at the first moment, or at the last; return whether that was done."""
+        successor = self._find_successor(hand_over)
+        if successor is None:
+            return False
+        first, last = moments
+        if await self._hand_over_at(first, child, successor):
+            return True
+        self._is_overdue = first < last and await self._hand_over_at(last, child, successor)
+        return self._is_overdue
+
+    def _find_successor(self, hand_over: HandOver) -> Successor | None:
+        try:
+            self._successor = hand_over.find_successor()
+        except ExecutionError as error:
+            self._hand_over_error = str(error)
+        return self._successor
+
+    def _followers(self, child: Child) -> tuple[Follower, Follower]:
+        keep = self._successor.write if self._successor is not None else None
+        limits = self._limits.follow
+        return (
+            Follower(child.stdout, self._stdout, limits, keep),
+            Follower(child.stderr, self._stderr, limits, keep),
         )
+
+    async def _hand_over_at(self, moment: float, child: Child, successor: Successor) -> bool:
+        """Follow the output until a moment, then hand over; return whether that was done."""
+        if not self._is_running():
+            return False
+        followers = self._followers(child)
         async with anyio.create_task_group() as tasks:
             for follower in followers:
                 tasks.start_soon(follower.run)
-            if self._status is None and self.outcome == "unknown":
+            with anyio.CancelScope(deadline=moment):
+                await self._await_end(child)
+            # What was read is taken in; the rest stays in the pipes for whoever reads on.
+            for follower in followers:
+                follower.stop()
+        if not self._is_running():
+            return False
+        try:
+            self._promoted_id = await successor.adopt(child)
+        except ExecutionError as error:
+            self._hand_over_error = str(error)
+            return False
+        self.outcome = "promoted"
+        return True
+
+    def let_go(self) -> None:
+        """Drop what was kept for a successor that did not take over."""
+        if self._successor is not None and self.outcome != "promoted":
+            self._successor.discard()
+
+    async def _follow_to_end(self, child: Child, deadline: float) -> None:
+        followers = self._followers(child)
+        async with anyio.create_task_group() as tasks:
+            for follower in followers:
+                tasks.start_soon(follower.run)
+            if self._is_running():
                 with anyio.CancelScope(deadline=deadline):
                     await self._await_end(child)
-            if self._status is None and self.outcome == "unknown":
+            if self._is_running():
                 self.outcome = "timed_out"
                 self._left_running = await self._end(child)
             await self._drain(followers)

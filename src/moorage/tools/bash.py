@@ -10,6 +10,7 @@ import msgspec
 from moorage.errors import InvalidArguments, Refused
 from moorage.policy.permission import PermissionMode
 from moorage.process.foreground import ForegroundLimits, ForegroundResult, run_foreground
+from moorage.process.hand_over import Wait
 from moorage.process.spec import ProgramSpec
 from moorage.protocol.tool_calls import ContentPart, ToolResult
 from moorage.protocol.workspace_tools import WORKSPACE_TOOLS, BashArguments
@@ -122,7 +123,7 @@ class Bash:
         return await run_foreground(
             context.supervisor,
             spec,
-            timeout_seconds=self._timeout(timeout_seconds),
+            wait=Wait(timeout_seconds=self._timeout(timeout_seconds)),
             limits=self._limits.foreground,
             redactor=context.redactor,
             log_dir=f"{context.state_dir}/{LOG_FOLDER}",
