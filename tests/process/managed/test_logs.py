@@ -6,8 +6,8 @@ import os
 
 import pytest
 
-from moorage.process.managed.log import OutputLog, recover_tails
-from moorage.process.managed.window import unfinished
+from moorage.process.kept.log import OutputLog, recover_tails
+from moorage.process.kept.window import unfinished
 
 
 @pytest.fixture

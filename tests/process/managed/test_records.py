@@ -8,9 +8,9 @@ import time
 import pytest
 
 from moorage.errors import ConfigError, ProvisionError
+from moorage.process.kept.records import Folders, stamp
 from moorage.process.managed import identity
 from moorage.process.managed.live import UnknownProcess
-from moorage.process.managed.records import Folders, stamp
 from moorage.protocol.processes import ZERO_TIME
 
 RUNNING = {"status": "running", "terminal_cause": "", "stopped_at": ZERO_TIME, "exit_code": -1}

@@ -77,7 +77,7 @@ async def test_a_hand_over_to_a_full_disk_fails_and_leaves_the_child_to_the_call
     spec = bench.spec("sleep 60")
     reservation = bench.manager.reserve(spec)
     reservation.write(b"x")
-    monkeypatch.setattr("moorage.process.managed.log.OutputLog.create", _raiser(errno.ENOSPC))
+    monkeypatch.setattr("moorage.process.kept.log.OutputLog.create", _raiser(errno.ENOSPC))
     async with bench.supervisor.open(program(spec)) as child:
         await child.started()
         with pytest.raises(ProvisionError, match="No space left"):

@@ -3,53 +3,40 @@
 from __future__ import annotations
 
 import logging
-import os
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import anyio
-import msgspec
 
-from moorage.errors import InvalidArguments, ProvisionError
-from moorage.policy.permission import PermissionMode
+from moorage.errors import InvalidArguments
+from moorage.process.kept.records import stamp
 from moorage.process.managed import input as inputs
 from moorage.process.managed import survivors
 from moorage.process.managed.following import FindDenials, Keeper, no_denials
-from moorage.process.managed.identity import identity_of
 from moorage.process.managed.ledger import Ledger, OnEvent
 from moorage.process.managed.limits import ManagedLimits
 from moorage.process.managed.live import Live, StartSpec, is_pending
-from moorage.process.managed.log import OutputLog
-from moorage.process.managed.records import stamp
 from moorage.process.managed.reservation import Reservation
+from moorage.process.managed.starting import Starter
 from moorage.process.managed.stopping import Stopper
-from moorage.process.spec import ProgramSpec
-from moorage.process.terminals import NoTerminal
 from moorage.protocol.processes import (
     DEFAULT_READ_BYTES,
-    UNKNOWN_EXIT_CODE,
     CompletionMode,
     OutputSnapshot,
     ProcessRecord,
     ReadOptions,
-    SandboxMode,
 )
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from moorage.process.child import Child
-    from moorage.process.managed.window import PlaceMasker
+    from moorage.process.kept.window import PlaceMasker
     from moorage.process.supervisor import Supervisor
 
 logger = logging.getLogger(__name__)
 
-_SANDBOX_MODES: dict[PermissionMode, SandboxMode] = {
-    PermissionMode.STANDARD: "workspace-write",
-    PermissionMode.READ_ONLY: "read-only",
-    PermissionMode.UNCONFINED: "",
-}
 _NANOSECONDS = 1_000_000_000
 
 
@@ -71,6 +58,7 @@ class ProcessManager:
         self._supervisor = supervisor
         self._ledger = Ledger(folder, self.limits, redactor, on_event, supervisor.start_soon)
         self._keeper = Keeper(self._ledger, supervisor, find_denials)
+        self._starter = Starter(self._ledger, self._keeper, supervisor)
         self._stopper = Stopper(self._ledger, self._keeper)
         self._watch = survivors.Watch()
         self._is_closed = False
@@ -112,7 +100,7 @@ class ProcessManager:
     # Starting.
 
     async def start(self, spec: StartSpec) -> ProcessRecord:
-        """Start a process; its record is on disk before this returns.
+        """Start a process; its record is written before this returns.
 
         Raises:
             InvalidArguments: the command is blank or too long, or nobody owns it; nothing ran.
@@ -120,106 +108,7 @@ class ProcessManager:
             ProvisionError: the program, its folder, its log or its record cannot be had.
             EnvironmentDied: the launcher was lost before it could start it.
         """
-        _check(spec)
-        process_id = self._ledger.store.new_id()
-        log = OutputLog(self._ledger.folders.logs, process_id)
-        live = self._new(spec, log, process_id)
-        try:
-            live.log.create()
-            self._ledger.add(live)
-        except OSError as error:
-            live.log.remove()
-            raise ProvisionError(
-                f"The record of a background process cannot be written: {error.strerror}. "
-                "Nothing ran.",
-                hint="Make room on the disk that holds the worker's state.",
-            ) from error
-        child: Child | None = None
-        try:
-            child = await self._launch(live, spec)
-            await child.started()
-            if spec.lifecycle == "managed":
-                await self._keeper.leave_at_crash(live, child)
-        except BaseException:
-            with anyio.CancelScope(shield=True):
-                if child is not None:
-                    await self._supervisor.let_go(child)
-                self._keeper.close_input(live)
-                self._ledger.drop(live)
-            raise
-        return self._begin(live, child)
-
-    def _new(self, spec: StartSpec, log: OutputLog, process_id: str) -> Live:
-        now = stamp()
-        record = ProcessRecord(
-            id=process_id,
-            operation_id=spec.operation_id,
-            owner_kind=spec.owner.kind,
-            owner_id=spec.owner.actor,
-            root_thread_id=spec.owner.session,
-            host_generation_id=self._ledger.generation,
-            lifecycle=spec.lifecycle,
-            completion_mode=spec.completion_mode,
-            status="starting",
-            pid=0,
-            pgid=0,
-            log_path=self._ledger.folders.log_path(process_id),
-            log_base_offset=log.base,
-            command=spec.command,
-            cwd=spec.cwd,
-            started_at=now,
-            updated_at=now,
-            exit_code=UNKNOWN_EXIT_CODE,
-            sandbox_mode=_SANDBOX_MODES[spec.plan.mode],
-        )
-        live = Live(record, log, self.limits)
-        live.plan = spec.plan
-        return live
-
-    async def _launch(self, live: Live, spec: StartSpec) -> Child:
-        program = ProgramSpec(
-            argv=("bash", "-c", spec.command),
-            plan=spec.plan,
-            cwd=spec.cwd,
-            cwd_fd=spec.cwd_fd,
-            variables=spec.variables,
-            label=live.record.id,
-        )
-        if spec.tty and (child := await self._in_terminal(live, program, spec)) is not None:
-            return child
-        stdin, live.stdin_fd = os.pipe2(os.O_CLOEXEC)
-        os.set_blocking(live.stdin_fd, False)
-        try:
-            program = msgspec.structs.replace(program, stdin_fd=stdin)
-            return await self._supervisor.start(program, is_merged=True)
-        finally:
-            os.close(stdin)
-
-    async def _in_terminal(self, live: Live, program: ProgramSpec, spec: StartSpec) -> Child | None:
-        """Start a program in a terminal; ``None`` where there is none to be had."""
-        size = spec.size or (self.limits.rows, self.limits.columns)
-        try:
-            child = await self._supervisor.open_terminal(program, size)
-        except NoTerminal as error:
-            logger.warning("%s runs without a terminal: %s", live.record.id, error)
-            return None
-        live.stdin_fd = os.dup(child.stdout.fd)
-        live.record = msgspec.structs.replace(live.record, tty=True)
-        return child
-
-    def _begin(self, live: Live, child: Child) -> ProcessRecord:
-        """Note that a process runs, follow it, and return its record."""
-        live.child = child
-        self._ledger.change(
-            live,
-            status="running",
-            pid=child.pid,
-            pgid=child.pid,
-            process_start_time=identity_of(child.pid),
-        )
-        self._ledger.tell("started", live)
-        self._supervisor.start_soon(self._keeper.follow, live, child)
-        return self._ledger.shown(live)
+        return self._ledger.shown(await self._starter.start(spec))
 
     def reserve(self, spec: StartSpec) -> Reservation:
         """Set an id and a log aside for a foreground command that may have to go on here."""
@@ -232,25 +121,7 @@ class ProcessManager:
             ProvisionError: the record or the log cannot be written; the child is still the
                 caller's, who may go on waiting for it.
         """
-        spec = reservation.spec
-        _check(spec)
-        try:
-            log = reservation.take_log()
-            live = self._new(spec, log, reservation.process_id)
-            try:
-                self._ledger.add(live)
-            except OSError:
-                log.remove()
-                raise
-        except OSError as error:
-            raise ProvisionError(
-                f"The command cannot go on in the background: {error.strerror}.",
-                hint="Make room on the disk that holds the worker's state.",
-            ) from error
-        self._supervisor.keep(child)
-        if spec.lifecycle == "managed":
-            await self._keeper.leave_at_crash(live, child)
-        return self._begin(live, child)
+        return self._ledger.shown(await self._starter.adopt(reservation, child))
 
     # Looking.
 
@@ -433,12 +304,3 @@ class ProcessManager:
                 await self._stopper.stop_all([live for live in self._ledger if live.child])
             finally:
                 await self._ledger.aclose()
-
-
-def _check(spec: StartSpec) -> None:
-    if not spec.command.strip():
-        raise InvalidArguments("The command is blank; nothing ran.", hint="Give a command.")
-    if not spec.owner.session or not spec.owner.actor:
-        raise InvalidArguments(
-            "A background process needs an actor and a session that own it; nothing ran."
-        )

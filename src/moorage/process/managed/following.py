@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 from moorage.errors import EnvironmentDied, ExecutionError, ShutdownIncomplete
+from moorage.process.kept.records import stamp
 from moorage.process.managed import survivors
 from moorage.process.managed.pump import Pump
-from moorage.process.managed.records import stamp
 from moorage.protocol.processes import UNKNOWN_EXIT_CODE, EventType
 
 if TYPE_CHECKING:

@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from moorage.errors import ConfigError
+from moorage.process.kept.log import OutputLog, recover_tails
+from moorage.process.kept.records import BadRecord, Folders, RecordStore, stamp
+from moorage.process.kept.syncing import DiskSync, StartSoon
 from moorage.process.managed.live import Live, UnknownProcess, is_pending
-from moorage.process.managed.log import OutputLog, recover_tails
-from moorage.process.managed.records import BadRecord, Folders, RecordStore, stamp
-from moorage.process.managed.syncing import DiskSync, StartSoon
 from moorage.protocol.processes import EventType, ProcessEvent, ProcessRecord, TerminalCause
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from moorage.process.kept.window import PlaceMasker
     from moorage.process.managed.limits import ManagedLimits
-    from moorage.process.managed.window import PlaceMasker
 
 logger = logging.getLogger(__name__)
 

@@ -10,14 +10,14 @@ import msgspec
 
 from moorage.confine.plan import Plan
 from moorage.errors import InvalidArguments
-from moorage.process.managed.window import Window, WindowReader
+from moorage.process.kept.window import Window, WindowReader
 from moorage.protocol.processes import CompletionMode, Lifecycle, OwnerKind
 
 if TYPE_CHECKING:
     from moorage.process.child import Child
+    from moorage.process.kept.log import OutputLog
+    from moorage.process.kept.window import PlaceMasker
     from moorage.process.managed.limits import ManagedLimits
-    from moorage.process.managed.log import OutputLog
-    from moorage.process.managed.window import PlaceMasker
     from moorage.protocol.processes import ProcessRecord
 
 

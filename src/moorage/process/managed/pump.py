@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from moorage.process.child import PipeReader
+    from moorage.process.kept.log import OutputLog
     from moorage.process.managed.limits import ManagedLimits
-    from moorage.process.managed.log import OutputLog
 
 _SET_PIPE_SIZE = getattr(fcntl, "F_SETPIPE_SZ", None)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from moorage.process.managed.log import OutputLog
+from moorage.process.kept.log import OutputLog
 
 if TYPE_CHECKING:
     from moorage.process.managed.ledger import Ledger

@@ -12,7 +12,7 @@ from moorage.process.capture import Masker
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from moorage.process.managed.log import OutputLog
+    from moorage.process.kept.log import OutputLog
 
 MASK = "[REDACTED]"
 _LONGEST_CHARACTER = 4

@@ -1,0 +1,1 @@
+"""What is kept of processes: their records, and their logs as windows of text."""
