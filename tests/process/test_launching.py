@@ -267,7 +267,7 @@ async def test_a_full_socket_is_waited_for_in_order(bench) -> None:
     order: list[int] = []
 
     async def set_base(number: int) -> None:
-        await bench.end.set_base({"N": str(number), "BIG": big})
+        await bench.end.use_base({"N": str(number), "BIG": big})
         order.append(number)
 
     async with anyio.create_task_group() as tasks:
@@ -280,7 +280,7 @@ async def test_a_full_socket_is_waited_for_in_order(bench) -> None:
 
 async def test_a_nul_byte_never_leaves_the_worker(bench) -> None:
     with pytest.raises(InvalidArguments, match="NUL"):
-        await bench.end.set_base({"A": "\0"})
+        await bench.end.use_base({"A": "\0"})
 
 
 async def test_whoever_reads_a_pipe_that_is_closed_is_told() -> None:

@@ -378,7 +378,7 @@ async def test_a_supervisor_says_what_survived(nursery) -> None:
 async def test_a_pipe_that_is_never_empty_leaves_others_their_turn(supervisor: Supervisor) -> None:
     reader = PipeReader(os.open("/dev/zero", os.O_RDONLY))
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(supervisor._drain, reader)
+        tasks.start_soon(supervisor._drains.drain, reader)
         for _ in range(10):
             await anyio.lowlevel.checkpoint()
         tasks.cancel_scope.cancel()

@@ -1,14 +1,18 @@
-"""A running child: its two output pipes, its end, and its whole tree."""
+"""A running child: its two output pipes or its terminal, its end, and its whole tree."""
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
+import struct
+import termios
 from typing import TYPE_CHECKING
 
 import anyio
+from anyio.lowlevel import checkpoint
 
-from moorage.errors import EnvironmentDied, ShutdownIncomplete
+from moorage.errors import EnvironmentDied, ProvisionError, ShutdownIncomplete
 from moorage.process.spec import ExitStatus
 
 if TYPE_CHECKING:
@@ -22,6 +26,37 @@ LARGEST_PIPE_BYTES = 1024 * 1024
 
 More may come as fast as it is taken, and for ever.
 """
+
+LARGEST_SIZE = 65_535
+
+
+class NoTerminal(ProvisionError):
+    """The system gave no terminal; nothing ran."""
+
+
+def open_terminal(size: tuple[int, int]) -> tuple[int, int]:
+    """Return our end and a program's end of a new terminal of so many rows and columns.
+
+    Raises:
+        NoTerminal: the system has none left, or none at all.
+    """
+    try:
+        ours, theirs = os.openpty()
+    except OSError as error:
+        raise NoTerminal(f"There is no terminal to be had: {error.strerror}.") from error
+    try:
+        set_size(ours, size)
+        os.ttyname(theirs)
+    except OSError as error:
+        os.close(ours)
+        os.close(theirs)
+        raise NoTerminal(f"A terminal cannot be used: {error.strerror}.") from error
+    return ours, theirs
+
+
+def set_size(fd: int, size: tuple[int, int]) -> None:
+    """Set rows and columns of the terminal behind a descriptor."""
+    fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", *size, 0, 0))
 
 
 class PipeReader:
@@ -81,6 +116,32 @@ class PipeReader:
                 anyio.notify_closing(self.fd)
             os.close(self.fd)
             self.fd = -1
+
+
+class Drains:
+    """Goes on reading the pipes of descendants that would die of closed ones."""
+
+    def __init__(self, read_bytes: int) -> None:
+        """Read nothing yet."""
+        self._read_bytes = read_bytes
+        self._scopes: set[anyio.CancelScope] = set()
+
+    async def drain(self, reader: PipeReader) -> None:
+        """Read and drop until the end, then close the pipe."""
+        with anyio.CancelScope() as scope:
+            self._scopes.add(scope)
+            try:
+                while await reader.read(self._read_bytes):
+                    # Several writers keep a pipe full, and others want their turn.
+                    await checkpoint()
+            finally:
+                self._scopes.discard(scope)
+                reader.close()
+
+    def close(self) -> None:
+        """Read no more."""
+        for scope in list(self._scopes):
+            scope.cancel()
 
 
 class Child:

@@ -215,8 +215,10 @@ class LauncherEnd:
         """Return whether nothing that it started is known to live."""
         return not self._calls
 
-    async def set_base(self, variables: Mapping[str, str]) -> None:
-        """Give the variables that every later child starts with."""
+    async def use_base(self, variables: Mapping[str, str]) -> None:
+        """Give the variables that every later child starts with, unless it has them."""
+        if self.base is variables:
+            return
         self.base = variables
         await self._send(Message(Kind.BASE, texts=(_entries(variables),)))
 

@@ -9,17 +9,15 @@ from typing import TYPE_CHECKING, Any, Self, TypeVarTuple, Unpack
 
 import anyio
 import msgspec
-from anyio.lowlevel import checkpoint
 
 from moorage.confine.nursery import FIRST_CALL
 from moorage.confine.plan import TERMINALS, Plan, check
 from moorage.errors import ProvisionError, ShutdownIncomplete
 from moorage.policy.permission import PermissionMode
-from moorage.process.child import Child, PipeReader
+from moorage.process.child import Child, Drains, PipeReader, open_terminal
 from moorage.process.launching import LauncherEnd
 from moorage.process.spec import SupervisorLimits
-from moorage.process.terminals import open_terminal
-from moorage.process.variables import with_terminal
+from moorage.process.variables import Bases, BaseVariables
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -32,7 +30,6 @@ if TYPE_CHECKING:
     from moorage.process.spec import ProgramSpec
 
 Arguments = TypeVarTuple("Arguments")
-BaseVariables = Callable[[Plan], Mapping[str, str]]
 
 
 class Supervisor:
@@ -52,18 +49,16 @@ class Supervisor:
     ) -> None:
         """Start nothing yet; ``found_abi`` stands in for the kernel's Landlock ABI."""
         self._nursery = nursery
-        self._base_variables = base_variables
         self._limits = limits or SupervisorLimits()
         self._provider = provider
         self._found_abi = found_abi
-        self._bases: dict[Plan, Mapping[str, str]] = {}
-        self._terminal_bases: dict[Plan, tuple[Mapping[str, str], Mapping[str, str]]] = {}
+        self._bases = Bases(base_variables)
         self._launchers: dict[Plan, LauncherEnd] = {}
         self._all_launchers: set[LauncherEnd] = set()
         self._launching = anyio.Lock(fast_acquire=True)
-        self._drains: set[anyio.CancelScope] = set()
-        self._opened: dict[Child, tuple[LauncherEnd, Call]] = {}
-        self._kept: dict[Child, tuple[LauncherEnd, Call]] = {}
+        self._drains = Drains(self._limits.drain_bytes)
+        self._held: dict[Child, tuple[LauncherEnd, Call]] = {}
+        self._scoped: set[Child] = set()
         self._tasks: TaskGroup | None = None
         self._is_closed = False
 
@@ -96,7 +91,7 @@ class Supervisor:
 
     def set_base_variables(self, plan: Plan, variables: Mapping[str, str]) -> None:
         """Replace the base variables that every later child of this plan starts with."""
-        self._bases[plan] = variables
+        self._bases.put(plan, variables)
 
     def remove_at_end(self, folder: str) -> None:
         """Have a folder removed should this process be killed, once nothing that it held is left.
@@ -177,60 +172,50 @@ class Supervisor:
             ProvisionError: there are no pipes left for it; nothing ran.
             EnvironmentDied: the launcher was lost before it could start the program; nothing ran.
         """
-        launcher, call, child = await self._begin(spec, is_merged=False)
-        self._opened[child] = launcher, call
+        child = await self.start(spec)
+        self._scoped.add(child)
         try:
             yield child
         finally:
-            if self._opened.pop(child, None) is not None:
-                await self._leave(launcher, call, child)
+            if child in self._scoped:
+                self._scoped.discard(child)
+                await self.let_go(child)
 
     async def start(self, spec: ProgramSpec, *, is_merged: bool = False) -> Child:
         """Order a program that is kept until ``let_go``.
 
-        With ``is_merged`` its output and its complaints come in order by one pipe, ``stdout``.
-
-        Raises:
-            ConfigError: the plan contradicts itself; nothing ran.
-            ConfinementUnavailable: the kernel cannot enforce the plan; nothing ran.
-            InvalidArguments: an argument or variable holds a NUL byte; nothing ran.
-            ProvisionError: there are no pipes left for it; nothing ran.
-            EnvironmentDied: the launcher was lost before it could start the program; nothing ran.
+        With ``is_merged`` its output and its complaints come in order by one pipe, ``stdout``. It
+        raises what ``open`` does.
         """
-        launcher, call, child = await self._begin(spec, is_merged=is_merged)
-        self._kept[child] = launcher, call
-        return child
+        launcher = await self._launcher_for(spec.plan)
+        await launcher.use_base(self._bases.of(spec.plan))
+        ends = _pipes(1 if is_merged else 2)
+        readers = [PipeReader(fd) for fd in ends[::2]]
+        outputs = ends[1::2]
+        return await self._order(
+            launcher,
+            _wrapped(self._provider, spec),
+            (readers[0], readers[-1]),
+            (outputs[0], outputs[-1]),
+        )
 
     async def open_terminal(self, spec: ProgramSpec, size: tuple[int, int]) -> Child:
         """Order a program in a terminal of its own, kept until ``let_go``.
 
         ``size`` is its rows and columns. ``stdout`` of the child is our side of the terminal: what
-        is written to it is the program's input.
-
-        Raises:
-            ConfigError: the plan contradicts itself; nothing ran.
-            ConfinementUnavailable: the kernel cannot enforce the plan; nothing ran.
-            InvalidArguments: an argument or variable holds a NUL byte; nothing ran.
-            ProvisionError: there is no terminal for it; nothing ran.
-            EnvironmentDied: the launcher was lost before it could start the program; nothing ran.
+        is written to it is the program's input. It raises what ``open`` does, and ``NoTerminal``
+        where there is none to be had.
         """
         launcher = await self._launcher_for(spec.plan._replace(terminals=(TERMINALS,)))
-        base = self._base_of(spec.plan)
-        found = self._terminal_bases.get(spec.plan)
-        if found is None or found[0] is not base:
-            found = self._terminal_bases[spec.plan] = base, with_terminal(base)
-        if launcher.base is not found[1]:
-            await launcher.set_base(found[1])
+        await launcher.use_base(self._bases.of_terminal(spec.plan))
         ours, theirs = open_terminal(size)
         reader = PipeReader(ours)
-        spec = msgspec.structs.replace(self._wrapped(spec), terminal=os.ttyname(theirs))
-        call, child = await self._order(launcher, spec, (reader, reader), (theirs, theirs))
-        self._kept[child] = launcher, call
-        return child
+        spec = msgspec.structs.replace(_wrapped(self._provider, spec), terminal=os.ttyname(theirs))
+        return await self._order(launcher, spec, (reader, reader), (theirs, theirs))
 
     def keep(self, child: Child) -> None:
         """Take a child out of its ``open``, which leaves it running; ``let_go`` closes it later."""
-        self._kept[child] = self._opened.pop(child)
+        self._scoped.discard(child)
 
     async def leave_at_crash(self, child: Child, log: int) -> None:
         """Have a kept child outlive a loss of this very process; its output then goes into ``log``.
@@ -239,9 +224,9 @@ class Supervisor:
             EnvironmentDied: its launcher was lost.
             ProvisionError: the nursery is gone.
         """
-        if child not in self._kept:
+        if child not in self._held:
             return
-        launcher, call = self._kept[child]
+        launcher, call = self._held[child]
         sources = {child.stdout.fd, child.stderr.fd}
         await launcher.leave_at_crash(call, log, sorted(sources))
 
@@ -251,7 +236,7 @@ class Supervisor:
         Raises:
             ShutdownIncomplete: something of it survived SIGKILL.
         """
-        kept = self._kept.pop(child, None)
+        kept = self._held.pop(child, None)
         if kept is not None:
             await self._leave(*kept, child)
 
@@ -264,39 +249,13 @@ class Supervisor:
         assert self._tasks is not None  # noqa: S101 - children are started inside the context
         self._tasks.start_soon(function, *arguments)
 
-    async def _begin(
-        self, spec: ProgramSpec, *, is_merged: bool
-    ) -> tuple[LauncherEnd, Call, Child]:
-        launcher = await self._launcher_for(spec.plan)
-        base = self._base_of(spec.plan)
-        if launcher.base is not base:
-            await launcher.set_base(base)
-        ends = _pipes(1 if is_merged else 2)
-        readers = [PipeReader(fd) for fd in ends[::2]]
-        outputs = ends[1::2]
-        call, child = await self._order(
-            launcher, self._wrapped(spec), (readers[0], readers[-1]), (outputs[0], outputs[-1])
-        )
-        return launcher, call, child
-
-    def _wrapped(self, spec: ProgramSpec) -> ProgramSpec:
-        if self._provider is None or not spec.plan.mode.is_restricted:
-            return spec
-        return msgspec.structs.replace(spec, argv=self._provider.wrap(spec.plan, spec.argv))
-
-    def _base_of(self, plan: Plan) -> Mapping[str, str]:
-        base = self._bases.get(plan)
-        if base is None:
-            base = self._bases[plan] = self._base_variables(plan) if self._base_variables else {}
-        return base
-
     async def _order(
         self,
         launcher: LauncherEnd,
         spec: ProgramSpec,
         readers: tuple[PipeReader, PipeReader],
         outputs: tuple[int, int],
-    ) -> tuple[Call, Child]:
+    ) -> Child:
         """Order a program; the ends that it writes to are closed here."""
         call = launcher.expect()
         child = Child(launcher, call, *readers)
@@ -309,7 +268,8 @@ class Supervisor:
         finally:
             for end in set(outputs):
                 os.close(end)
-        return call, child
+        self._held[child] = launcher, call
+        return child
 
     @asynccontextmanager
     async def adopt(self, early: EarlyChild) -> AsyncIterator[Child]:
@@ -338,30 +298,17 @@ class Supervisor:
                 with anyio.CancelScope(shield=True):
                     await child.end(self._limits.end_grace_seconds)
         finally:
+            is_shared = call.has_orphans and not was_running and self._tasks is not None
             for reader in {child.stdout, child.stderr}:
-                self._drop(reader, is_shared=call.has_orphans and not was_running)
+                # Closing it would end a descendant that writes to it.
+                if is_shared and not reader.drop_waiting():
+                    self.start_soon(self._drains.drain, reader)
+                else:
+                    reader.close()
             if was_running or not call.has_orphans:
                 launcher.forget(call)
                 if launcher.is_retired:
                     self._retire(launcher)
-
-    def _drop(self, reader: PipeReader, *, is_shared: bool) -> None:
-        """Close a pipe, or go on reading it for a descendant that would die of a closed one."""
-        if is_shared and self._tasks is not None and not reader.drop_waiting():
-            self._tasks.start_soon(self._drain, reader)
-        else:
-            reader.close()
-
-    async def _drain(self, reader: PipeReader) -> None:
-        with anyio.CancelScope() as scope:
-            self._drains.add(scope)
-            try:
-                while await reader.read(self._limits.drain_bytes):
-                    # Several writers keep a pipe full, and others want their turn.
-                    await checkpoint()
-            finally:
-                self._drains.discard(scope)
-                reader.close()
 
     # The end.
 
@@ -382,13 +329,18 @@ class Supervisor:
             async with anyio.create_task_group() as closing:
                 for launcher in list(self._all_launchers):
                     closing.start_soon(close, launcher)
-        for scope in list(self._drains):
-            scope.cancel()
+        self._drains.close()
         if left:
             raise ShutdownIncomplete(
                 f"{left} processes survived SIGKILL; the kernel holds them.",
                 hint="They end when the file system or device they wait for answers.",
             )
+
+
+def _wrapped(provider: ConfinementProvider | None, spec: ProgramSpec) -> ProgramSpec:
+    if provider is None or not spec.plan.mode.is_restricted:
+        return spec
+    return msgspec.structs.replace(spec, argv=provider.wrap(spec.plan, spec.argv))
 
 
 def _pipes(number: int) -> list[int]:

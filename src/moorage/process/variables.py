@@ -5,8 +5,10 @@ Pure: takes variables and folders, returns variables.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
+from moorage.confine.plan import Plan
 from moorage.policy.permission import PermissionMode
 
 NON_INTERACTIVE = {
@@ -123,3 +125,37 @@ def _is_kept(name: str, mode: PermissionMode) -> bool:
     if name.upper() == "GOROOT" or name in _SHELL_STATE or name.startswith("MOORAGE_"):
         return False
     return not (mode.is_restricted and (name in _SOCKETS or name.startswith(_SOCKET_FAMILIES)))
+
+
+BaseVariables = Callable[[Plan], Mapping[str, str]]
+
+
+class _Base(NamedTuple):
+    plain: Mapping[str, str]
+    in_terminal: Mapping[str, str]
+
+
+class Bases:
+    """Base variables by plan; each mapping stays the same object until it is replaced."""
+
+    def __init__(self, ask: BaseVariables | None) -> None:
+        """Ask for the variables of a plan once, when they are first needed."""
+        self._ask = ask
+        self._known: dict[Plan, _Base] = {}
+
+    def put(self, plan: Plan, variables: Mapping[str, str]) -> None:
+        """Replace the variables of a plan."""
+        self._known[plan] = _Base(variables, with_terminal(variables))
+
+    def of(self, plan: Plan) -> Mapping[str, str]:
+        """Return the variables of a program in pipes."""
+        return self._find(plan).plain
+
+    def of_terminal(self, plan: Plan) -> Mapping[str, str]:
+        """Return the variables of a program in a terminal."""
+        return self._find(plan).in_terminal
+
+    def _find(self, plan: Plan) -> _Base:
+        if plan not in self._known:
+            self.put(plan, self._ask(plan) if self._ask is not None else {})
+        return self._known[plan]

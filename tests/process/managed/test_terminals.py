@@ -6,9 +6,9 @@ import pytest
 
 from moorage.errors import InvalidArguments, ProvisionError
 from moorage.policy.permission import PermissionMode
+from moorage.process import child
 from moorage.process import supervisor as supervisors
-from moorage.process import terminals
-from moorage.process.terminals import NoTerminal
+from moorage.process.child import NoTerminal
 
 
 @pytest.fixture(params=["standard", "read_only", "unconfined"])
@@ -195,8 +195,8 @@ async def test_a_terminal_that_cannot_be_opened_is_told(monkeypatch) -> None:
 
     monkeypatch.setattr(os, "openpty", fail)
     with pytest.raises(NoTerminal, match="No space left"):
-        terminals.open_terminal((24, 80))
+        child.open_terminal((24, 80))
     monkeypatch.setattr(os, "openpty", lambda: (os.dup(0), os.dup(0)))
     monkeypatch.setattr(os, "ttyname", lambda _: fail())
     with pytest.raises(NoTerminal, match="cannot be used"):
-        terminals.open_terminal((24, 80))
+        child.open_terminal((24, 80))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import anyio
 
 from moorage.errors import InvalidArguments
-from moorage.process.terminals import LARGEST_SIZE, set_size
+from moorage.process.child import LARGEST_SIZE, set_size
 
 if TYPE_CHECKING:
     from moorage.process.managed.limits import ManagedLimits

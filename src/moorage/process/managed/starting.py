@@ -11,12 +11,12 @@ import msgspec
 
 from moorage.errors import InvalidArguments, ProvisionError
 from moorage.policy.permission import PermissionMode
+from moorage.process.child import NoTerminal
 from moorage.process.kept.log import OutputLog
 from moorage.process.kept.records import stamp
 from moorage.process.managed.identity import identity_of
 from moorage.process.managed.live import Live, StartSpec
 from moorage.process.spec import ProgramSpec
-from moorage.process.terminals import NoTerminal
 from moorage.protocol.processes import UNKNOWN_EXIT_CODE, ProcessRecord, SandboxMode
 
 if TYPE_CHECKING:
