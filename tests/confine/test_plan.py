@@ -204,3 +204,25 @@ def test_no_rule_ever_covers_a_hidden_path(hidden: set[str], asked: str) -> None
     can_read = any(rule.rights & plans.READ_FILE and contains(rule.path, asked) for rule in found)
     assert can_read is not (is_hidden or leads_there)
     assert Rule("/", plans.READ_DIR) in found
+
+
+def test_a_terminal_domain_opens_one_terminal_and_leaves_the_rest_to_the_first() -> None:
+    names = {"/": ["dev", "home", "tmp"], "/dev": ["null", "pts", "tty"]}
+    granted = dict(plans.terminal_rules("/dev/pts/7", names.__getitem__))
+
+    assert granted == {
+        "/": plans.REFER,
+        "/dev/pts/7": plans.TERMINAL_RIGHTS,
+        "/home": plans.TERMINAL_RIGHTS | plans.REFER,
+        "/tmp": plans.TERMINAL_RIGHTS | plans.REFER,
+        "/dev/null": plans.TERMINAL_RIGHTS | plans.REFER,
+        "/dev/tty": plans.TERMINAL_RIGHTS | plans.REFER,
+    }
+
+
+def test_a_plan_with_terminals_may_use_what_lies_in_their_folder() -> None:
+    plan = Plan(PermissionMode.READ_ONLY, terminals=("/dev/pts",))
+
+    assert dict(rules(plan, lambda _: []))["/dev/pts"] == plans.DEVICE_RIGHTS
+    with pytest.raises(ConfigError):
+        check(plan._replace(terminals=("dev/pts",)))

@@ -224,11 +224,9 @@ class Supervisor:
             EnvironmentDied: its launcher was lost.
             ProvisionError: the nursery is gone.
         """
-        if child not in self._held:
-            return
-        launcher, call = self._held[child]
-        sources = {child.stdout.fd, child.stderr.fd}
-        await launcher.leave_at_crash(call, log, sorted(sources))
+        if (held := self._held.get(child)) is not None:
+            sources = sorted({child.stdout.fd, child.stderr.fd})
+            await held[0].leave_at_crash(held[1], log, sources)
 
     async def let_go(self, child: Child) -> None:
         """Close a child that was kept; ends its tree if the program itself still runs.
@@ -236,9 +234,8 @@ class Supervisor:
         Raises:
             ShutdownIncomplete: something of it survived SIGKILL.
         """
-        kept = self._held.pop(child, None)
-        if kept is not None:
-            await self._leave(*kept, child)
+        if (held := self._held.pop(child, None)) is not None:
+            await self._leave(*held, child)
 
     def start_soon(
         self,
