@@ -162,7 +162,7 @@ class Session:
         """
         text = command if isinstance(command, str) else shlex.join(command)
         arguments = {"command": text, "timeout_seconds": timeout_seconds, "cwd": cwd}
-        arguments |= {"purpose": purpose, "scope": scope}
+        arguments |= {"purpose": purpose, "scope": scope, "hand_over": False}
         try:
             result = await self.call("bash", arguments, input=input)
         except OutcomeUnknown as error:

@@ -12,9 +12,11 @@ import msgspec
 from msgspec import Meta
 
 from moorage.policy.permission import Effect
+from moorage.protocol.processes import CompletionMode, Lifecycle
 
 OutputMode = Literal["content", "files_with_matches", "count"]
 OverwritePolicy = Literal["small_file", "generated", "explicit_user_requested"]
+BASH_ACTIONS = ("run", "read", "write", "stop", "list", "update")
 VerificationScope = Literal["", "targeted", "affected", "full"]
 
 
@@ -103,15 +105,66 @@ class GlobArguments(ToolArguments, frozen=True, kw_only=True):
 class BashArguments(ToolArguments, frozen=True, kw_only=True):
     """Arguments of ``bash``."""
 
-    command: Annotated[str, Meta(description="Bash command line; runs in a fresh shell.")] = ""
-    action: Annotated[str, Meta(description="What to do; run is the default.")] = "run"
+    action: Annotated[
+        str,
+        Meta(
+            description="What to do; run is the default. The others act on background commands.",
+            extra_json_schema={"enum": list(BASH_ACTIONS)},
+        ),
+    ] = "run"
+    command: Annotated[
+        str,
+        Meta(
+            description="run: Bash command line, in a fresh shell. For background work set "
+            "run_in_background; do not end the command with &."
+        ),
+    ] = ""
     timeout_seconds: Annotated[
-        int | None, Meta(description="1 to 3600, default 300; the command is ended then.")
+        int | None,
+        Meta(
+            description="run: 1 to 3600, default 300. A command that may be handed over goes on in "
+            "the background after 10 s, or after this time when it is shorter; another is ended."
+        ),
     ] = None
-    cwd: Annotated[str, Meta(description="Folder to run in, default the workspace root.")] = ""
-    purpose: Annotated[str, Meta(description="Why; kept in the audit record only.")] = ""
+    cwd: Annotated[str, Meta(description="run: folder to run in, default the workspace root.")] = ""
+    run_in_background: Annotated[
+        bool, Meta(description="run: start in a terminal and return a process_id at once.")
+    ] = False
+    completion_mode: Annotated[
+        CompletionMode | None,
+        Meta(
+            description="run, update: resume (default) tells you when the process has ended; "
+            "detached does not, and nothing waits for it."
+        ),
+    ] = None
+    hand_over: Annotated[
+        bool, Meta(description="run: false waits the whole timeout and ends the command then.")
+    ] = True
+    lifecycle: Annotated[
+        Lifecycle, Meta(description="run: managed outlives the clean-up at the end of a session.")
+    ] = "session"
+    process_id: Annotated[
+        str, Meta(description="read, write, stop, update: id of a background command.")
+    ] = ""
+    offset_bytes: Annotated[
+        int | None,
+        Meta(
+            description="read: first byte to return; the offset of an earlier result goes on "
+            "there. The newest bytes without it."
+        ),
+    ] = None
+    max_bytes: Annotated[int | None, Meta(description="read: at most this, default 32768.")] = None
+    wait_ms: Annotated[
+        int | None,
+        Meta(description="read: wait so long for output or the end, at most 300000; 0 by default."),
+    ] = None
+    input: Annotated[
+        str | None, Meta(description="write: text to send as it is; add the newline yourself.")
+    ] = None
+    purpose: Annotated[str, Meta(description="run: why; kept in the audit record only.")] = ""
     scope: Annotated[
-        VerificationScope, Meta(description="Intended coverage of a check; changes nothing else.")
+        VerificationScope,
+        Meta(description="run: intended coverage of a check; changes nothing else."),
     ] = ""
 
 
@@ -202,8 +255,10 @@ WORKSPACE_TOOLS: dict[str, ToolSpec] = {
             arguments=BashArguments,
             is_destructive=True,
             description=(
-                "Run a command in a fresh, non-interactive Bash. Editors, pagers and prompts are "
-                "switched off; cd and variables do not survive the call."
+                "Run a command in a fresh, non-interactive Bash, or control one that runs in the "
+                "background. Editors, pagers and prompts are switched off; cd and variables do not "
+                "survive the call. A slow command goes on in the background: its process_id proves "
+                "neither success nor that it stopped."
             ),
         ),
         ToolSpec(

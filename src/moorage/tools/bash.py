@@ -10,10 +10,10 @@ import msgspec
 from moorage.errors import InvalidArguments, Refused
 from moorage.policy.permission import PermissionMode
 from moorage.process.foreground import ForegroundLimits, ForegroundResult, run_foreground
-from moorage.process.hand_over import Wait
+from moorage.process.hand_over import HandOver, Successor, Wait
 from moorage.process.spec import ProgramSpec
 from moorage.protocol.tool_calls import ContentPart, ToolResult
-from moorage.protocol.workspace_tools import WORKSPACE_TOOLS, BashArguments
+from moorage.protocol.workspace_tools import BASH_ACTIONS, WORKSPACE_TOOLS, BashArguments
 from moorage.tools.checks import Check, recognise
 from moorage.tools.classify import Classification, classify
 from moorage.tools.denials import sandbox_account
@@ -31,8 +31,10 @@ if TYPE_CHECKING:
 LOG_FOLDER = "tool-results/shell-logs"
 """Where full logs lie below the worker's own folder of the session."""
 
-_RUN = "run"
-_CONTROL_ACTIONS = frozenset({"list", "read", "stop", "update", "write"})
+_NAMES_NOW = {
+    "start_background": "Use the action run with run_in_background: true.",
+    **{f"{name}_background": f"Use the action {name}." for name in BASH_ACTIONS[1:]},
+}
 
 
 class BashLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,6 +42,11 @@ class BashLimits(msgspec.Struct, frozen=True, kw_only=True):
 
     default_timeout_seconds: int = 300
     longest_timeout_seconds: int = 3600
+
+    hand_over_seconds: float | None = 10.0
+    """After this a command goes on in the background, where the caller allows it; never for None:
+    some hosts cannot be told of its end."""
+
     foreground: ForegroundLimits = ForegroundLimits()
     view: ViewLimits = ViewLimits()
     revision: RevisionLimits = RevisionLimits()
@@ -68,13 +75,14 @@ class Bash:
         self._repeats = Repeats()
 
     async def run(self, arguments: BashArguments, context: ToolContext) -> ToolResult:
-        """Run the command to its end and return what it did.
+        """Run the command to its end, or do what another action asks for, and return the account.
 
         Raises:
             InvalidArguments: there is no command, the action is none, or ``cwd`` is no folder.
             Refused: ``cwd`` leads outside, or the mode is ``read_only`` and the command may write.
         """
-        _check_action(arguments.action)
+        if arguments.action != "run":
+            return await _control(arguments, context)
         if not arguments.command.strip():
             raise InvalidArguments("bash: command is blank; nothing ran.", hint="Give a command.")
         classification = classify(arguments.command)
@@ -95,8 +103,14 @@ class Bash:
                     return _runner_missing(check)
                 command = local
             revision = await self._revision(check, context)
+            if arguments.run_in_background:
+                # Most workers start nothing in the background, and their start is hot.
+                from moorage.tools import background  # noqa: PLC0415
+
+                spec = background.start_spec(arguments, command, (folder, cwd), context)
+                return await background.start(spec, classification, context)
             run = _Run(arguments.command, command, classification, check, folder, cwd, revision)
-            result = await self._start(run, arguments.timeout_seconds, context)
+            result = await self._start(run, arguments, context)
         finally:
             os.close(folder)
         return await self._account(run, result, arguments.scope, context)
@@ -109,7 +123,7 @@ class Bash:
         )
 
     async def _start(
-        self, run: _Run, timeout_seconds: int | None, context: ToolContext
+        self, run: _Run, arguments: BashArguments, context: ToolContext
     ) -> ForegroundResult:
         spec = ProgramSpec(
             argv=("bash", "-c", run.command),
@@ -123,11 +137,29 @@ class Bash:
         return await run_foreground(
             context.supervisor,
             spec,
-            wait=Wait(timeout_seconds=self._timeout(timeout_seconds)),
+            wait=Wait(
+                timeout_seconds=self._timeout(arguments.timeout_seconds),
+                hand_over=self._hand_over(run, arguments, context),
+            ),
             limits=self._limits.foreground,
             redactor=context.redactor,
             log_dir=f"{context.state_dir}/{LOG_FOLDER}",
         )
+
+    def _hand_over(
+        self, run: _Run, arguments: BashArguments, context: ToolContext
+    ) -> HandOver | None:
+        after_seconds = self._limits.hand_over_seconds
+        if not arguments.hand_over or after_seconds is None or context.find_processes is None:
+            return None
+
+        def find_successor() -> Successor:
+            from moorage.tools import background  # noqa: PLC0415 - few commands take that long
+
+            spec = background.start_spec(arguments, run.command, (run.folder, run.cwd), context)
+            return background.Successor(background.processes_of(context), spec)
+
+        return HandOver(find_successor, after_seconds)
 
     def _timeout(self, asked: int | None) -> int:
         if asked is None or asked <= 0:
@@ -142,7 +174,8 @@ class Bash:
         combined = combine(result.stdout, result.stderr, limits)
         output = view_output(combined)
         is_incomplete = combined.is_cut or output.redraws > 0 or not output.fits(limits)
-        if is_incomplete or _is_long(result, limits):
+        is_promoted = result.outcome == "promoted"
+        if not is_promoted and (is_incomplete or _is_long(result, limits)):
             await result.save_log()
         verification = None
         if run.check is not None:
@@ -153,7 +186,7 @@ class Bash:
                 context.session,
                 verification["command_hash"],
                 run.revision,
-                failed=not verification["passed"],
+                failed=verification["passed"] is False,
             )
             verification["repeat_guard"] = {"previous_failed_runs": previous}
         facts = Facts(
@@ -170,17 +203,16 @@ class Bash:
         return _as_result(result, text, envelope)
 
 
-def _check_action(action: str) -> None:
-    if action == _RUN:
-        return
-    what = "is no action"
-    if action in _CONTROL_ACTIONS:
-        what = "controls background commands, which this worker does not have"
-    elif action.endswith("_background"):
-        what = "is a name of an earlier design, and this worker has no background commands"
-    raise InvalidArguments(
-        f"bash: {action!r} {what}; nothing ran.", hint="The one action here is run."
-    )
+async def _control(arguments: BashArguments, context: ToolContext) -> ToolResult:
+    if arguments.action in BASH_ACTIONS:
+        from moorage.tools import background  # noqa: PLC0415 - most workers have no such command
+
+        return await background.control(arguments, context)
+    what, hint = "is no action", f"The actions are {', '.join(BASH_ACTIONS)}."
+    if arguments.action.endswith("_background"):
+        what = "is a name of an earlier design"
+        hint = _NAMES_NOW.get(arguments.action, hint)
+    raise InvalidArguments(f"bash: {arguments.action!r} {what}; nothing ran.", hint=hint)
 
 
 def _open_folder(path: str, context: ToolContext) -> tuple[int, str]:

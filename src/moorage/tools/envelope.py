@@ -56,6 +56,8 @@ def build(
         **_stream("stderr", result.stderr, limits),
         "workspace_revision": facts.revision,
     }
+    if result.promoted_process_id:
+        envelope["promoted_process_id"] = result.promoted_process_id
     if result.signal is not None:
         envelope["signal"] = result.signal
     if facts.sandbox is not None:

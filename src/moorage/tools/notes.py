@@ -16,12 +16,12 @@ def notes_on(result: ForegroundResult, facts: Facts, *, is_incomplete: bool) -> 
     notes: list[str] = []
     if facts.command.resolved:
         notes.append(f"Ran: {facts.command.resolved}")
-    if is_incomplete:
+    if is_incomplete and result.outcome != "promoted":
         notes.append(_log_note(result))
     notes += _end_notes(result)
     if facts.sandbox is not None and facts.sandbox["denied"]:
         notes.append(guidance(PermissionMode(facts.sandbox["mode"])))
-    if is_incomplete and facts.verification and not facts.verification["passed"]:
+    if is_incomplete and facts.verification and facts.verification["passed"] is False:
         # Imported already, by who made the summary.
         from moorage.tools.failure_summary import in_words  # noqa: PLC0415
 
@@ -40,10 +40,13 @@ def _log_note(result: ForegroundResult) -> str:
 def _end_notes(result: ForegroundResult) -> list[str]:
     match result.outcome:
         case "timed_out":
-            what = "the command and everything it started were ended"
-            if result.left_running:
-                what = f"the command was ended, but {result.left_running} processes do not end"
-            return [f"Timed out after {duration(result.duration_ms)}; {what}."]
+            return _timeout_notes(result)
+        case "promoted":
+            return [
+                f"Handed over to the background after {duration(result.duration_ms)}: it goes on "
+                f"as {result.promoted_process_id} and has not ended. Its whole output: "
+                f"action=read, process_id={result.promoted_process_id}, offset_bytes=0."
+            ]
         case "environment_died":
             return [
                 "The environment died while the command ran; everything it had started was ended, "
@@ -57,6 +60,16 @@ def _end_notes(result: ForegroundResult) -> list[str]:
             return [f"Exit code {result.exit_code}"]
         case _:
             return ["How the command ended is not known; it may have finished."]
+
+
+def _timeout_notes(result: ForegroundResult) -> list[str]:
+    what = "the command and everything it started were ended"
+    if result.left_running:
+        what = f"the command was ended, but {result.left_running} processes do not end"
+    notes = [f"Timed out after {duration(result.duration_ms)}; {what}."]
+    if result.hand_over_error:
+        notes.append(f"It could not go on in the background: {result.hand_over_error}")
+    return notes
 
 
 def _signal_name(number: int | None) -> str:

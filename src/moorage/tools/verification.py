@@ -42,7 +42,9 @@ def account(
     check: Check, result: ForegroundResult, *, scope: str, revision: str, command: str
 ) -> dict[str, Any]:
     """Return the account of a check that ended; ``command`` is the one that was asked for."""
-    has_passed = result.outcome == "exited" and result.exit_code == 0
+    has_passed: bool | None = result.outcome == "exited" and result.exit_code == 0
+    if result.outcome == "promoted":
+        has_passed = None  # Until the end of the process is known.
     found: dict[str, Any] = {
         "kind": "verification",
         "check": check.kind,
@@ -51,7 +53,7 @@ def account(
         "workspace_revision": revision,
         "command_hash": command_hash(command),
     }
-    if not has_passed:
+    if has_passed is False:
         # Its patterns take longer to make than most commands take to run.
         from moorage.tools.failure_summary import summarise  # noqa: PLC0415
 

@@ -15,12 +15,16 @@ from moorage.confine.nursery import Nursery, start_nursery
 from moorage.confine.plan import Plan
 from moorage.policy.permission import PermissionMode
 from moorage.process.foreground import ForegroundLimits
+from moorage.process.managed.control import ProcessManager
+from moorage.process.managed.limits import ManagedLimits
 from moorage.process.spec import SupervisorLimits
 from moorage.process.supervisor import Supervisor
 from moorage.process.variables import prepared
+from moorage.protocol.processes import ProcessEvent
 from moorage.protocol.tool_calls import ToolCall, ToolResult
 from moorage.tools.bash import Bash, BashLimits
 from moorage.tools.catalogue import Catalogue, ToolContext
+from moorage.tools.denials import find_denials
 from moorage.workspace.redact import Redactor
 from moorage.workspace.root import WorkspaceRoot
 
@@ -54,6 +58,15 @@ class CommandDesk:
             limits=SupervisorLimits(end_grace_seconds=0.3),
         )
         self.redactor = Redactor()
+        self.events: list[ProcessEvent] = []
+        self.processes = ProcessManager(
+            self.supervisor,
+            self.own,
+            redactor=lambda: self.redactor,
+            on_event=self.events.append,
+            limits=ManagedLimits(stop_grace_seconds=0.3, dwell_seconds=0.05),
+            find_denials=find_denials,
+        )
         self.input_fd: int | None = None
         self.use(LIMITS)
 
@@ -95,6 +108,7 @@ class CommandDesk:
             state_dir=self.own,
             exports=exports,
             input_fd=self.input_fd,
+            find_processes=lambda: self.processes,
         )
 
     async def call(
@@ -138,5 +152,7 @@ class CommandDesk:
 async def desk(tmp_path: Path, nursery: Nursery) -> AsyncIterator[CommandDesk]:
     desk = CommandDesk(tmp_path, nursery)
     async with desk.supervisor:
+        await desk.processes.open()
         yield desk
+        await desk.processes.aclose()
     desk.root.close()

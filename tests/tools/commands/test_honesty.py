@@ -40,7 +40,9 @@ async def test_a_subshell_that_leaves_a_child_returns_at_once(desk) -> None:
 
 
 async def test_a_timeout_ends_the_command_with_its_background_child(desk) -> None:
-    text, envelope = await desk.bash("sleep 60 & echo $!; sleep 60", timeout_seconds=1)
+    text, envelope = await desk.bash(
+        "sleep 60 & echo $!; sleep 60", timeout_seconds=1, hand_over=False
+    )
     assert (envelope["outcome"], envelope["exit_code"]) == ("timed_out", -1)
     assert (envelope["timed_out"], envelope["left_running"]) == (True, 0)
     child = envelope["stdout"].split()[0]
@@ -59,7 +61,7 @@ async def test_a_timeout_ends_the_command_with_its_background_child(desk) -> Non
     ids=["ignores SIGTERM", "own session", "orphan", "nohup"],
 )
 async def test_nothing_survives_a_timeout(desk, command: str) -> None:
-    _, envelope = await desk.bash(command, timeout_seconds=1)
+    _, envelope = await desk.bash(command, timeout_seconds=1, hand_over=False)
     assert envelope["outcome"] == "timed_out"
     (pid,) = map(int, envelope["stdout"].split())
     assert not desk.is_alive(pid)
@@ -71,7 +73,7 @@ async def test_a_timeout_ends_nobody_but_the_command(desk) -> None:
     try:
         assert os.getpgid(bystander.pid) == os.getpgrp()
         _, beside = await desk.bash("sleep 60 & echo $!")
-        _, envelope = await desk.bash(f"sleep 60 & {STUBBORN}", timeout_seconds=1)
+        _, envelope = await desk.bash(f"sleep 60 & {STUBBORN}", timeout_seconds=1, hand_over=False)
         assert (envelope["outcome"], envelope["left_running"]) == ("timed_out", 0)
         assert bystander.returncode is None
         assert desk.is_alive(int(beside["stdout"]))
@@ -86,7 +88,7 @@ async def test_a_timeout_ends_every_member_of_a_pipeline(desk, ending: str) -> N
     member = "(echo $BASHPID >&2; exec sleep 60)"
     last = "(echo $BASHPID >&2; trap '' TERM; while :; do read -r -t 60 _ </dev/zero; done)"
     command = f"{member} | {member} | {last} {ending}"
-    _, envelope = await desk.bash(command, timeout_seconds=1)
+    _, envelope = await desk.bash(command, timeout_seconds=1, hand_over=False)
     assert envelope["outcome"] == "timed_out"
     pids = {int(pid) for pid in envelope["stderr"].split()}
     assert len(pids) == 3
@@ -96,7 +98,7 @@ async def test_a_timeout_ends_every_member_of_a_pipeline(desk, ending: str) -> N
 
 async def test_output_printed_before_a_timeout_is_returned(desk) -> None:
     command = "echo out; echo err >&2; printf 'no line end'; sleep 60"
-    text, envelope = await desk.bash(command, timeout_seconds=1)
+    text, envelope = await desk.bash(command, timeout_seconds=1, hand_over=False)
     assert envelope["stdout"] == "out\nno line end"
     assert envelope["stderr"] == "err\n"
     assert text.startswith("out\nno line end\nerr\nTimed out after ")
