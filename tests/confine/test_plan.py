@@ -12,7 +12,7 @@ from moorage.policy.permission import PermissionMode
 STANDARD, READ_ONLY = PermissionMode.STANDARD, PermissionMode.READ_ONLY
 
 TREE = {
-    "/": ["bin", "dev", "home", "tmp"],
+    "/": ["bin", "dev", "home", "srv"],
     "/home": ["other", "user"],
     "/home/user": [".moorage", "work"],
     "/home/user/.moorage": ["config.json", "tmp"],
@@ -207,14 +207,14 @@ def test_no_rule_ever_covers_a_hidden_path(hidden: set[str], asked: str) -> None
 
 
 def test_a_terminal_domain_opens_one_terminal_and_leaves_the_rest_to_the_first() -> None:
-    names = {"/": ["dev", "home", "tmp"], "/dev": ["null", "pts", "tty"]}
+    names = {"/": ["dev", "home", "srv"], "/dev": ["null", "pts", "tty"]}
     granted = dict(plans.terminal_rules("/dev/pts/7", names.__getitem__))
 
     assert granted == {
         "/": plans.REFER,
         "/dev/pts/7": plans.TERMINAL_RIGHTS,
         "/home": plans.TERMINAL_RIGHTS | plans.REFER,
-        "/tmp": plans.TERMINAL_RIGHTS | plans.REFER,
+        "/srv": plans.TERMINAL_RIGHTS | plans.REFER,
         "/dev/null": plans.TERMINAL_RIGHTS | plans.REFER,
         "/dev/tty": plans.TERMINAL_RIGHTS | plans.REFER,
     }
