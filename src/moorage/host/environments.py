@@ -96,6 +96,11 @@ class Environment:
         """Return what the backend is asked for."""
         return self._placement
 
+    @property
+    def is_provisioned(self) -> bool:
+        """Return whether there may be a worker already: one that was opened here, or that stays."""
+        return self._connection is not None or self._placement.stays_in is not None
+
     def check_open(self) -> None:
         """Return while calls can still be made.
 

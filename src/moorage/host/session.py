@@ -27,6 +27,7 @@ from moorage.errors import (
 from moorage.host import artifacts, byte_exchange
 from moorage.host.environments import Environment
 from moorage.host.events import EventFeed
+from moorage.host.processes import Processes
 from moorage.host.record import CallLog, hash_of, record_of
 from moorage.host.results import (
     Artifact,
@@ -81,6 +82,8 @@ class Session:
         self._opening = secrets.token_hex(4)
         self._calls = 0
         self._events = EventFeed()
+        self.processes = Processes(environment, selection.id)
+        """The background processes of the session."""
 
     @property
     def id(self) -> str:
