@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import anyio
 import pytest
+from tests.process.foreground_desk import Desk
 
 from moorage.confine.nursery import Nursery, start_nursery
 from moorage.confine.plan import Plan
@@ -141,3 +142,12 @@ def shell(place: Place) -> Callable[..., ProgramSpec]:
         return ProgramSpec(argv=("bash", "-c", command), **fields)  # type: ignore[arg-type]
 
     return spec
+
+
+@pytest.fixture
+async def desk(tmp_path: Path) -> AsyncIterator[Desk]:
+    desk = Desk(tmp_path / "logs")
+    yield desk
+    desk.child.close()
+    desk.child.stdout.close()
+    desk.child.stderr.close()

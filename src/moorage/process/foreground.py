@@ -21,7 +21,7 @@ from moorage.process.full_log import FullLog, LogLimits, SavedLog
 
 if TYPE_CHECKING:
     from moorage.process.child import Child
-    from moorage.process.hand_over import HandOver, Successor, Wait
+    from moorage.process.managed.hand_over import HandOver, Successor, Wait
     from moorage.process.spec import ExitStatus, ProgramSpec
     from moorage.process.supervisor import Supervisor
 

@@ -10,7 +10,7 @@ import msgspec
 from moorage.errors import InvalidArguments, Refused
 from moorage.policy.permission import PermissionMode
 from moorage.process.foreground import ForegroundLimits, ForegroundResult, run_foreground
-from moorage.process.hand_over import HandOver, Successor, Wait
+from moorage.process.managed.hand_over import HandOver, Successor, Wait
 from moorage.process.spec import ProgramSpec
 from moorage.protocol.tool_calls import ContentPart, ToolResult
 from moorage.protocol.workspace_tools import BASH_ACTIONS, WORKSPACE_TOOLS, BashArguments

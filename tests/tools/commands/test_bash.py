@@ -8,7 +8,7 @@ import pytest
 
 from moorage.errors import InvalidArguments, Refused
 from moorage.policy.permission import PermissionMode
-from moorage.process.hand_over import Wait
+from moorage.process.managed.hand_over import Wait
 from moorage.tools import bash
 from moorage.tools.bash import Bash, BashLimits
 from moorage.tools.views import ViewLimits
