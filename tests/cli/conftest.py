@@ -7,6 +7,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -49,6 +50,7 @@ class ScriptedSession:
         self.closing_error: Exception | None = None
         self.files: dict[str, bytes] = {}
         self.piece_bytes = 4
+        self.processes = SimpleNamespace(outlive_host=False)
         self.reading_error: ExecutionError | None = None
 
     def ends(self, **envelope: Any) -> None:

@@ -32,6 +32,22 @@ def test_a_tool_gets_typed_arguments(command_line: Any, session: Any) -> None:
     assert session.opened_with["mode"] == "read_only"
 
 
+@pytest.mark.parametrize(
+    ("stays", "words", "asked"),
+    [
+        (False, (), {"hand_over": False}),
+        (False, ("hand_over=true",), {"hand_over": True}),
+        (True, (), {}),
+    ],
+)
+def test_a_command_is_handed_over_only_where_its_worker_stays(
+    command_line: Any, session: Any, stays: bool, words: tuple[str, ...], asked: dict[str, bool]
+) -> None:
+    session.processes.outlive_host = stays
+    command_line("tool", "bash", "command=true", *words)
+    assert session.asked == [("bash", {"command": "true", **asked})]
+
+
 def test_content_comes_from_a_file_or_from_standard_input(
     command_line: Any, session: Any, tmp_path: Path
 ) -> None:

@@ -143,6 +143,9 @@ def _read_text(place: str) -> str:
 
 async def _call(choice: SessionChoice, name: str, arguments: dict[str, Any], as_json: bool) -> int:
     async with open_chosen(choice) as session:
+        if name == "bash" and not session.processes.outlive_host:
+            # Its worker ends with this program, and a command that was handed over with it.
+            arguments.setdefault("hand_over", False)
         result = await session.call(name, arguments)
     if as_json:
         print_json(result_document(result))

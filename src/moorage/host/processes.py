@@ -69,6 +69,11 @@ class Processes:
         self._environment = environment
         self._actor = actor
 
+    @property
+    def outlive_host(self) -> bool:
+        """Return whether they go on when the session is closed here, in a worker that stays."""
+        return self._environment.placement.stays_in is not None
+
     async def start(
         self,
         command: str,
