@@ -94,6 +94,14 @@ async def test_a_clean_up_ends_all_but_managed_ones(session) -> None:
     assert [each.id for each in await session.processes.list()] == [plain.id, managed.id]
 
 
+async def test_processes_outlive_their_host_only_in_a_worker_that_stays(
+    open_here: Opener,
+) -> None:
+    async with open_here() as passing, open_here(name="staying") as staying:
+        assert not passing.processes.outlive_host
+        assert staying.processes.outlive_host
+
+
 async def test_processes_of_another_session_are_unknown(open_here: Opener) -> None:
     with anyio.fail_after(50):
         async with open_here() as one, open_here() as other:
