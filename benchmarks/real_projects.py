@@ -24,6 +24,7 @@ from typing import Any
 import anyio
 from mcp import Client, StdioServerParameters
 
+WAIT_MS = 60_000
 TIMEOUT_SECONDS = 1800
 """For one test suite; a slow machine needs a few minutes for the largest."""
 
@@ -160,6 +161,7 @@ async def run_through_moorage(client: Client, project: Project, python: Path, ro
     unpacked = await bash(client, command=f"tar -xzf {shlex.quote(str(archive))}")
     if unpacked["exit_code"] != 0:
         raise SystemExit(f"{project.folder} could not be unpacked: {unpacked}")
+    begun = anyio.current_time()
     tested = await bash(
         client,
         command=project.command(python),
@@ -167,21 +169,42 @@ async def run_through_moorage(client: Client, project: Project, python: Path, ro
         timeout_seconds=TIMEOUT_SECONDS,
         scope="full",
     )
+    seconds = anyio.current_time() - begun
     outcomes = read_report(root / "workspace" / project.folder / REPORT)
-    return Run(outcomes, tested["exit_code"], tested["duration_ms"] / 1000)
+    return Run(outcomes, tested["exit_code"], seconds)
 
 
 async def bash(client: Client, **arguments: Any) -> dict[str, Any]:
-    """Call ``bash`` and return its envelope.
+    """Call ``bash`` as a model does, and return what tells how the command ended.
+
+    A command that was handed over to the background is waited for there.
 
     Raises:
         SystemExit: the call itself failed, or the command did not end by itself.
     """
+    told = await called(client, arguments)
+    if told["outcome"] == "promoted":
+        process_id, offset, status = told["promoted_process_id"], 0, "running"
+        while status not in {"stopped", "failed"}:
+            read = {"action": "read", "process_id": process_id, "offset_bytes": offset}
+            told = await called(client, {**read, "wait_ms": WAIT_MS})
+            offset, status = told["end_offset"], told["status"]
+    elif told["outcome"] != "exited":
+        raise SystemExit(f"bash {arguments} did not end by itself: {told}")
+    return told
+
+
+async def called(client: Client, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Call ``bash`` and return its structured content.
+
+    Raises:
+        SystemExit: the call failed.
+    """
     result = await client.call_tool("bash", arguments)
-    envelope: dict[str, Any] = result.structured_content
-    if result.is_error or envelope["outcome"] != "exited":
+    if result.is_error:
         raise SystemExit(f"bash {arguments} failed: {result.content}")
-    return envelope
+    structured: dict[str, Any] = result.structured_content
+    return structured
 
 
 async def run_directly(project: Project, python: Path, root: Path) -> Run:
