@@ -298,3 +298,24 @@ async def test_without_a_session_that_owns_them_nothing_runs_in_the_background(d
     with pytest.raises(InvalidArguments, match="need a session that owns them"):
         await desk.call(action="list")
     assert not (desk.path / "made").exists()
+
+
+async def test_two_floods_after_a_hand_over_are_counted_to_the_last_byte(hasty) -> None:
+    flood = "yes {word} | head -c 20000000"
+    command = (
+        f"until test -e go; do sleep 0.01; done; {flood.format(word='out')} & "
+        f"{flood.format(word='err')} >&2; wait"
+    )
+    _, envelope = await hasty.bash(command)
+    (hasty.path / "go").touch()
+    arguments = {"action": "read", "process_id": envelope["promoted_process_id"]}
+    status = "running"
+    while status not in {"stopped", "failed"}:
+        found = structured(
+            await hasty.call(**arguments, offset_bytes=50_000_000, max_bytes=10, wait_ms=10_000)
+        )
+        status = found["status"]
+    assert found["total_bytes"] == 40_000_000
+    assert found["process"]["log_base_offset"] == 40_000_000 - 8 * 1024 * 1024
+    log = hasty.own / "logs" / f"{arguments['process_id']}.log"
+    assert log.stat().st_size == 8 * 1024 * 1024

@@ -9,6 +9,7 @@ import os
 import stat
 from contextlib import suppress
 from hashlib import sha256
+from threading import Lock, Thread
 from typing import TYPE_CHECKING
 
 from anyio.lowlevel import cancel_shielded_checkpoint
@@ -37,6 +38,8 @@ class OutputLog:
         self._process_id = process_id
         self._name = f"{process_id}.log"
         self._fd = -1
+        # A flood is written from a thread, and two pipes may end in one log.
+        self._writing = Lock()
 
     @property
     def total(self) -> int:
@@ -81,10 +84,11 @@ class OutputLog:
         """Write bytes at the end; what the disk does not take is counted as lost."""
         rest = memoryview(data)
         try:
-            while rest:
-                written = os.write(self._fd, rest)
-                self.size += written
-                rest = rest[written:]
+            with self._writing:
+                while rest:
+                    written = os.write(self._fd, rest)
+                    self.size += written
+                    rest = rest[written:]
         except OSError as error:
             self._lose(len(rest), error)
 
@@ -96,13 +100,14 @@ class OutputLog:
         """
         if not self.problem:
             try:
-                moved = os.splice(pipe, self._fd, most)
+                with self._writing:
+                    moved = os.splice(pipe, self._fd, most)
+                    self.size += moved
             except BlockingIOError:
                 raise
             except OSError:
                 pass  # Not a pipe, or the disk takes no more: then by way of this process.
             else:
-                self.size += moved
                 return moved
         return self.copy(pipe, most)
 
@@ -156,8 +161,11 @@ class OutputLog:
         Raises:
             OSError: there is no room for the tail; nothing has changed.
         """
-        if self.size <= keep:
-            return
+        with self._writing:
+            if self.size > keep:
+                self._cut(keep, note_base)
+
+    def _cut(self, keep: int, note_base: Callable[[int], None]) -> None:
         base = self.total - keep
         name = f"{self._process_id}.{base}.tail"
         flags = _FLAGS | os.O_CREAT | os.O_TRUNC
@@ -172,7 +180,8 @@ class OutputLog:
             os.unlink(name, dir_fd=self._folder)
             raise
         if self._fd >= 0:
-            os.close(self._fd)
+            # The last close of a large file frees all that is in memory of it: up to 100 ms.
+            Thread(target=os.close, args=(self._fd,), name="close-log").start()
             self._fd = tail
         else:
             os.close(tail)

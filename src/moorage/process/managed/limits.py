@@ -45,8 +45,11 @@ class ManagedLimits(msgspec.Struct, frozen=True, kw_only=True):
     sync_seconds: float = 0.05
     """Within which records that were written are brought to the disk, many at once."""
 
-    gather_seconds: float = 0.0002
+    gather_seconds: float = 0.0005
     """How long plenty of output is left to gather before it is moved on."""
+
+    flood_seconds: float = 0.02
+    """How long plenty of output is moved before whoever waits for it is told."""
 
     longest_input_bytes: int = 1024 * 1024
 

@@ -7,9 +7,11 @@ import fcntl
 import os
 import time
 from contextlib import suppress
+from threading import Event
 from typing import TYPE_CHECKING
 
 import anyio
+import anyio.to_thread
 from anyio.lowlevel import checkpoint
 
 if TYPE_CHECKING:
@@ -53,10 +55,11 @@ class Pump:
 
     async def _turn(self) -> bool:
         """Move what there is, for one turn; ``False`` at the end."""
-        stop_at = time.perf_counter() + self._limits.turn_seconds
-        moved = 0
+        limits = self._limits
+        stop_at = time.perf_counter() + limits.turn_seconds
+        moved = number = 0
         try:
-            while moved < self._limits.live_log_bytes:
+            while moved < limits.live_log_bytes and number < limits.full_pipe_bytes:
                 number = self._move()
                 if number == 0:
                     return False
@@ -66,14 +69,25 @@ class Pump:
         except BlockingIOError:
             if moved:
                 self._grown()
-            if moved >= self._limits.full_pipe_bytes:
-                await anyio.sleep(self._limits.gather_seconds)
-            else:
-                await anyio.wait_readable(self._source.fd)
+            await anyio.wait_readable(self._source.fd)
             return True
         self._grown()
+        if number >= limits.full_pipe_bytes:
+            # It prints plenty. An event loop cannot wait for less than a millisecond, and in that
+            # time a pipe is full and the program waits.
+            await anyio.to_thread.run_sync(self._move_flood)
+            self._grown()
         await checkpoint()
-        return True
+        return not self._source.is_at_end
+
+    def _move_flood(self) -> None:
+        """Move plenty of output in a thread, in large pieces, until it ebbs or others are due."""
+        limits = self._limits
+        stop_at = time.perf_counter() + limits.flood_seconds
+        never = Event()
+        with suppress(BlockingIOError):
+            while self._move() >= limits.full_pipe_bytes and time.perf_counter() < stop_at:
+                never.wait(limits.gather_seconds)
 
     def _move(self) -> int:
         try:
