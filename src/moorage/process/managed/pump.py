@@ -90,12 +90,7 @@ class Pump:
                 never.wait(limits.gather_seconds)
 
     def _move(self) -> int:
-        try:
-            number = self._take(self._source.fd, self._limits.take_bytes)
-        except OSError as error:
-            if error.errno != errno.EIO:
-                raise
-            number = 0  # So a terminal ends when nobody holds its other side any more.
+        number = self._take_or_end(self._last_words)
         if number == 0:
             self._source.is_at_end = True
         elif number >= self._limits.full_pipe_bytes and not self._is_large:
@@ -104,6 +99,21 @@ class Pump:
                 with suppress(OSError):  # No pipe, or the user's share of pipe memory is used up.
                     fcntl.fcntl(self._source.fd, _SET_PIPE_SIZE, self._limits.take_bytes)
         return number
+
+    def _take_or_end(self, at_end: Callable[[], int]) -> int:
+        try:
+            return self._take(self._source.fd, self._limits.take_bytes)
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            return at_end()  # So a terminal ends when nobody holds its other side any more.
+
+    def _last_words(self) -> int:
+        """Take what a program printed just before the terminal's other side was closed.
+
+        The kernel looks for output first and for the end then; both may come in between.
+        """
+        return self._take_or_end(lambda: 0)
 
     def take_waiting(self) -> None:
         """Move what lies there now, and wait for nothing; there may be more for ever."""
