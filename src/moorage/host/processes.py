@@ -26,6 +26,7 @@ from moorage.protocol.processes import (
     ReadRequest,
     ResizeRequest,
     StartRequest,
+    StopRequest,
     WriteRequest,
     check_start_reply,
 )
@@ -196,13 +197,17 @@ class Processes:
         request = ResizeRequest(id=process_id, cols=columns, rows=rows)
         return await self._request("process/resize", request, ProcessRecord)
 
-    async def stop(self, process_id: str) -> ProcessRecord:
+    async def stop(self, process_id: str, *, force: bool = False) -> ProcessRecord:
         """End a process and all that descends from it; one that has ended stays as it is.
+
+        It is asked softly first, and killed when that does not help; with ``force`` at once.
 
         Raises:
             InvalidArguments: no process of this session has the id.
+            ShutdownIncomplete: something of it survived SIGKILL; it counts as running.
         """
-        return await self._request("process/stop", ProcessRequest(id=process_id), ProcessRecord)
+        request = StopRequest(id=process_id, force=force)
+        return await self._request("process/stop", request, ProcessRecord)
 
     async def update(self, process_id: str, *, completion_mode: CompletionMode) -> ProcessRecord:
         """Choose whether the end of a running process is announced.

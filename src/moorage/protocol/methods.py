@@ -32,6 +32,7 @@ from moorage.protocol.processes import (
     ReadRequest,
     ResizeRequest,
     StartRequest,
+    StopRequest,
     WriteRequest,
 )
 from moorage.protocol.programs import RunCodeReply, RunCodeRequest
@@ -83,7 +84,7 @@ METHODS: dict[str, Method] = {
         Method(name="process/read", request=ReadRequest, reply=OutputSnapshot),
         Method(name="process/write", request=WriteRequest, reply=ProcessRecord),
         Method(name="process/resize", request=ResizeRequest, reply=ProcessRecord),
-        Method(name="process/stop", request=ProcessRequest, reply=ProcessRecord),
+        Method(name="process/stop", request=StopRequest, reply=ProcessRecord),
         Method(name="process/input_available", request=ProcessRequest, reply=bool),
         Method(name="process/completion_pending", request=ProcessRequest, reply=bool),
         Method(

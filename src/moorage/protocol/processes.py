@@ -106,6 +106,13 @@ class ProcessRequest(msgspec.Struct, frozen=True, kw_only=True):
     id: str
 
 
+class StopRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """End one process; ``force`` leaves it no grace, and a worker that knows no force gives one."""
+
+    id: str
+    force: bool = False
+
+
 class ReadOptions(
     msgspec.Struct,
     frozen=True,

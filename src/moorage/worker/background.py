@@ -21,6 +21,7 @@ from moorage.protocol.processes import (
     ReadRequest,
     ResizeRequest,
     StartRequest,
+    StopRequest,
     WriteRequest,
 )
 from moorage.tools.classify import classify
@@ -106,8 +107,8 @@ class ProcessMethods:
     async def _resize(self, request: ResizeRequest, _: RequestContext) -> ProcessRecord:
         return await self._manager.resize(self._session, request.id, request.cols, request.rows)
 
-    async def _stop(self, request: ProcessRequest, _: RequestContext) -> ProcessRecord:
-        return await self._manager.stop(self._session, request.id)
+    async def _stop(self, request: StopRequest, _: RequestContext) -> ProcessRecord:
+        return await self._manager.stop(self._session, request.id, is_forced=request.force)
 
     async def _input_available(self, request: ProcessRequest, _: RequestContext) -> bool:
         return self._manager.input_available(self._session, request.id)

@@ -88,9 +88,9 @@ class Bench:
                 assert not window.process.is_terminal or text in output, output
         return output
 
-    async def stop(self, process_id: str) -> ProcessRecord:
+    async def stop(self, process_id: str, *, is_forced: bool = False) -> ProcessRecord:
         with anyio.fail_after(10):
-            return await self.manager.stop(SESSION, process_id)
+            return await self.manager.stop(SESSION, process_id, is_forced=is_forced)
 
     async def until_total(self, process_id: str, total: int) -> None:
         """Wait until so many bytes were logged."""

@@ -68,3 +68,39 @@ async def test_a_survivor_that_outlives_sigkill_stays_running(bench, monkeypatch
         await bench.stop(started.id)
     assert bench.manager.get(bench.session, started.id).status == "running"
     live.is_survivor = False
+
+
+async def test_a_forced_stop_leaves_no_grace(bench) -> None:
+    started = await bench.start("trap 'echo asked; exit 0' TERM; echo ready; while :; do :; done")
+    await bench.until_printed(started.id, "ready\n")
+    record = await bench.stop(started.id, is_forced=True)
+    assert (record.exit_code, record.terminal_cause) == (137, "requested_stop")
+    assert "asked" not in (await bench.read(started.id, 0)).output
+
+
+async def test_a_forced_stop_does_not_wait_for_a_soft_one(bench) -> None:
+    await bench.remake(stop_grace_seconds=1000.0)
+    started = await bench.start("trap '' TERM; echo ready; while :; do :; done")
+    await bench.until_printed(started.id, "ready\n")
+    live = bench.manager._ledger.find(bench.session, started.id)
+    ended = []
+    async with anyio.create_task_group() as tasks:
+
+        async def stop_softly() -> None:
+            ended.append(await bench.stop(started.id))
+
+        tasks.start_soon(stop_softly)
+        while not live.is_stop_requested:
+            await anyio.lowlevel.checkpoint()
+        ended.append(await bench.stop(started.id, is_forced=True))
+    assert [(each.status, each.exit_code) for each in ended] == [("stopped", 137)] * 2
+
+
+async def test_a_forced_stop_of_a_survivor_sends_no_sigterm(bench) -> None:
+    started = await bench.start("trap 'exit 0' TERM; echo ready; while :; do :; done")
+    await bench.until_printed(started.id, "ready\n")
+    top = survivors.find(started)
+    assert top is not None
+    with anyio.fail_after(5):
+        assert await survivors.Family(top).end(0, 2) == 0
+    assert (await bench.end_of(started.id)).exit_code == 137

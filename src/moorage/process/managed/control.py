@@ -216,15 +216,19 @@ class ProcessManager:
         inputs.resize(live, columns, rows)
         return self._ledger.shown(live)
 
-    async def stop(self, session: str, process_id: str) -> ProcessRecord:
+    async def stop(
+        self, session: str, process_id: str, *, is_forced: bool = False
+    ) -> ProcessRecord:
         """End a process and all that descends from it; one that has ended stays as it is.
+
+        ``is_forced`` leaves no grace, also where a soft stop is under way.
 
         Raises:
             UnknownProcess: no process of this session has the id.
             ShutdownIncomplete: something of it survived SIGKILL; it counts as running.
         """
         live = self._ledger.find(session, process_id)
-        await self._stopper.stop(live)
+        await self._stopper.stop(live, is_forced=is_forced)
         return self._ledger.shown(live)
 
     def update(

@@ -26,21 +26,25 @@ class Stopper:
         self._keeper = keeper
         self._limits = ledger.limits
 
-    async def stop(self, live: Live) -> None:
+    async def stop(self, live: Live, *, is_forced: bool = False) -> None:
         """End a process and all that descends from it; one that has ended stays as it is.
 
         Raises:
             ShutdownIncomplete: something of it survived SIGKILL; it counts as running.
         """
+        grace = 0.0 if is_forced else self._limits.stop_grace_seconds
+        if is_forced and live.is_stop_requested and live.child is not None:
+            # Whoever is stopping it softly hears of its end at once.
+            await live.child.end(grace)
         async with live.stopping:
             if live.record.is_terminal:
                 return
             if live.is_survivor:
-                await self._stop_survivor(live)
+                await self._stop_survivor(live, grace)
             else:
-                await self._stop_child(live)
+                await self._stop_child(live, grace)
 
-    async def _stop_child(self, live: Live) -> None:
+    async def _stop_child(self, live: Live, grace_seconds: float) -> None:
         child = live.child
         if child is None or not child.is_running:
             # It ended by itself; only its receipt is missing.
@@ -48,20 +52,20 @@ class Stopper:
             return
         self._mark(live)
         try:
-            await child.end(self._limits.stop_grace_seconds)
+            await child.end(grace_seconds)
         except ShutdownIncomplete as error:
             self._unmark(live, error.message)
             raise
         await live.ended.wait()
 
-    async def _stop_survivor(self, live: Live) -> None:
+    async def _stop_survivor(self, live: Live, grace_seconds: float) -> None:
         top = survivors.find(live.record)
         if top is None:
             await self._keeper.retire_unseen(live)
             return
         self._mark(live)
         family = survivors.Family(top)
-        left = await family.end(self._limits.stop_grace_seconds, self._limits.kill_seconds)
+        left = await family.end(grace_seconds, self._limits.kill_seconds)
         if left:
             message = f"{left} processes of {live.record.id} survived SIGKILL."
             self._unmark(live, message)

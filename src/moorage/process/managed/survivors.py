@@ -106,7 +106,7 @@ class Family:
     async def end(self, grace_seconds: float, kill_seconds: float) -> int:
         """End everybody, softly and then hard; return how many survived."""
         members = self.members()
-        for number in (signal.SIGTERM, signal.SIGCONT):
+        for number in (signal.SIGTERM, signal.SIGCONT) if grace_seconds > 0 else ():
             tree.send_signals(members, number)
         members = await self._until_gone(grace_seconds, kill=False)
         if members:
