@@ -93,7 +93,7 @@ def test_the_version_is_one_line(command_line: Any) -> None:
     ("arguments", "sentence"),
     [
         (("rnu",), "There is no command 'rnu'; did you mean run? See moorage --help."),
-        (("zzzzz",), "There is no command 'zzzzz'; there are run, tool,"),
+        (("zzzzz",), "There is no command 'zzzzz'; there are run, start, ps,"),
         (("--hlep",), "No such option '--hlep'. Did you mean '--help'? See moorage --help."),
         (("session", "lst"), "See moorage session --help."),
         (("env", "list", "--al"), "See moorage env list --help."),

@@ -3,7 +3,7 @@ from __future__ import annotations
 import click
 import pytest
 
-from moorage.cli.parameters import Address, Folder, WholeNumber
+from moorage.cli.parameters import Address, ControlKey, Folder, WholeNumber
 
 
 def test_an_address_is_a_host_and_a_port() -> None:
@@ -31,3 +31,19 @@ def test_folders_are_completed_by_the_shell() -> None:
     option = click.Option(["--w"])
     [item] = Folder().shell_complete(click.Context(command), option, "sr")
     assert (item.value, item.type) == ("sr", "dir")
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "byte"),
+    [("ctrl-]", "ctrl-]", b"\x1d"), ("^Q", "ctrl-q", b"\x11"), ("CTRL-a", "ctrl-a", b"\x01")],
+)
+def test_a_key_is_known_by_both_of_its_names(text: str, name: str, byte: bytes) -> None:
+    key = ControlKey().convert(text, None, None)
+    assert key == (name, byte)
+    assert ControlKey().convert(key, None, None) is key
+
+
+@pytest.mark.parametrize("text", ["q", "ctrl-1", "alt-x", "ctrl-", ""])
+def test_other_keys_are_named_as_wrong(text: str) -> None:
+    with pytest.raises(click.BadParameter, match=r"is not a key such as ctrl-\]"):
+        ControlKey().convert(text, None, None)

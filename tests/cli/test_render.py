@@ -107,3 +107,11 @@ def test_remarks_go_to_standard_error(capsys: pytest.CaptureFixture[str]) -> Non
     written = capsys.readouterr()
     assert written.out == ""
     assert written.err == "moorage: a remark\nmoorage: a failure\n"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(-1, "0 s"), (59.9, "59 s"), (60, "1 min"), (3600 * 5, "5 h"), (86_400 * 30, "30 d")],
+)
+def test_an_age_has_its_largest_unit(seconds: float, text: str) -> None:
+    assert render.age(seconds) == text

@@ -55,8 +55,10 @@ class SessionPlan:
         self._configuration = load(self._home)
         self._store = SessionStore(self._home.sessions)
         self._is_new = options.session_id is None
+        self._saved: Selection | None = None
         if options.session_id is not None:
-            selection = _reopened(self._store.load(options.session_id), options)
+            self._saved = self._store.load(options.session_id)
+            selection = _reopened(self._saved, options)
         else:
             selection = _selected(self._configuration, options)
         self.selection = regranted(selection, None, options.writable_roots)
@@ -68,7 +70,9 @@ class SessionPlan:
         self._home.close_to_others()
         if self._is_new:
             return self._store.create(self.selection)
-        self._store.save(self.selection)
+        if self.selection != self._saved:
+            # Else somebody who changes it meanwhile would lose the change.
+            self._store.save(self.selection)
         return self._store.folder(self.selection.id)
 
     def regrant(

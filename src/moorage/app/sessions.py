@@ -61,6 +61,12 @@ def summary_of(store: SessionStore, selection: Selection) -> SessionSummary:
     )
 
 
+def living_sessions(home: Home) -> list[Selection]:
+    """Return the sessions whose worker runs, oldest first."""
+    store = SessionStore(home.sessions)
+    return [each for each in store.all() if running_pid(store.folder(each.id) / WORKER) is not None]
+
+
 def read_record(home: Home, session: str) -> Iterator[CallRecord]:
     """Yield the calls of the session with this id or name.
 

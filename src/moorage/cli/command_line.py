@@ -21,7 +21,10 @@ from moorage.errors import InvalidArguments
 
 
 class Entry(NamedTuple):
-    """One sub-command, known without importing it."""
+    """One sub-command, known without importing it.
+
+    Without a section it stands in the help only by the summary of another one.
+    """
 
     name: str
     section: str
@@ -30,6 +33,12 @@ class Entry(NamedTuple):
 
 ENTRIES = (
     Entry("run", "Work", "Run one command in a confined workspace"),
+    Entry("start", "Work", "Start one in the background; then ps, logs, attach, stop, kill"),
+    Entry("ps", "", "List background processes and how they fare"),
+    Entry("logs", "", "Show what a background process printed, or follow it"),
+    Entry("attach", "", "Sit down at the terminal of a background process"),
+    Entry("stop", "", "End background processes, softly first"),
+    Entry("kill", "", "End background processes at once, by force"),
     Entry("tool", "Work", "Call one workspace tool, exactly as a model would"),
     Entry("session", "Work", "List, show, change and remove saved sessions"),
     Entry("mcp", "Work", "Serve a workspace to any MCP client"),
@@ -81,7 +90,7 @@ class RootGroup(click.Group):
         """Write help that fits one screen and teaches by example."""
         formatter.write("Usage: moorage COMMAND [OPTIONS]\n")
         formatter.write("A confined workspace for AI agents, in the environment you chose.\n")
-        for section in dict.fromkeys(entry.section for entry in ENTRIES):
+        for section in filter(None, dict.fromkeys(entry.section for entry in ENTRIES)):
             formatter.write(f"\n{styled(section, bold=True)}\n")
             for entry in ENTRIES:
                 if entry.section == section:
@@ -133,7 +142,8 @@ def run_command_line(arguments: Sequence[str]) -> int:
         code = report(error, as_json="--json" in own_arguments)
         if isinstance(error, OSError):
             _let_go_of_output()
-        return exit_codes.without_clash(code) if _command_name(own_arguments) == "run" else code
+        passes_codes_on = _command_name(own_arguments) in {"run", "attach"}
+        return exit_codes.without_clash(code) if passes_codes_on else code
     return code
 
 

@@ -37,6 +37,7 @@ def as_document(result: CommandResult, session_id: str) -> dict[str, Any]:
         "full_log_omitted_bytes": result.envelope.get("full_log_omitted_bytes", 0),
         "left_running": result.left_running,
         "promoted_process_id": result.promoted_process_id,
+        "background": [],
         "session": session_id,
         "error": None,
     }

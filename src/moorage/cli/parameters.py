@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from typing import Any, NamedTuple
 
 import click
 from click.shell_completion import CompletionItem
@@ -59,3 +60,26 @@ class Address(click.ParamType[tuple[str, int]]):
         if not (separator and host and port.isdecimal() and int(port) <= 65535):
             self.fail(f"{value!r} is not HOST:PORT, such as 127.0.0.1:8765.", param, ctx)
         return host.strip("[]"), int(port)
+
+
+class Key(NamedTuple):
+    """A key as people call it, and the byte that a terminal sends for it."""
+
+    name: str
+    byte: bytes
+
+
+class ControlKey(click.ParamType[Key]):
+    """A key that is pressed together with ctrl."""
+
+    name = "key"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Key:
+        """Return the key."""
+        if isinstance(value, Key):
+            return value
+        found = re.fullmatch(r"(?:ctrl-|\^)([a-z@\[\\\]^_])", str(value).lower())
+        if found is None:
+            self.fail(f"{value!r} is not a key such as ctrl-] or ctrl-q.", param, ctx)
+        letter = found[1]
+        return Key(f"ctrl-{letter}", bytes([ord(letter.upper()) & 0x1F]))

@@ -5,9 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TextIO
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 MAX_CELL_CHARACTERS = 200
 """A table is for the eye; whole values are in the JSON form."""
@@ -60,6 +64,14 @@ def duration(milliseconds: float) -> str:
     return f"{minutes} min {seconds} s"
 
 
+def age(seconds: float) -> str:
+    """Return how long ago something was, in its largest unit."""
+    for unit, length in (("d", 86_400), ("h", 3600), ("min", 60)):
+        if seconds >= length:
+            return f"{int(seconds // length)} {unit}"
+    return f"{max(int(seconds), 0)} s"
+
+
 def count(number: int, noun: str, plural: str = "") -> str:
     """Return a number with its noun, in the plural where that is right."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
@@ -76,8 +88,12 @@ def print_json(value: Any) -> None:
 
 def print_note(text: str) -> None:
     """Write a remark of Moorage's own to standard error, apart from a command's output."""
-    mark = styled("moorage:", stream=sys.stderr, dim=True)
-    click.echo(f"{mark} {many_lines(text)}", err=True)
+    click.echo(note(text, sys.stderr), err=True)
+
+
+def note(text: str, stream: TextIO | None = None) -> str:
+    """Return a remark of Moorage's own as it stands on ``stream``."""
+    return f"{styled('moorage:', stream=stream, dim=True)} {many_lines(text)}"
 
 
 def print_failure(text: str) -> None:
@@ -86,29 +102,42 @@ def print_failure(text: str) -> None:
     click.echo(f"{mark} {many_lines(text)}", err=True)
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Write rows in columns: fitted to the terminal, or aligned and uncut when piped."""
-    cells = [[one_line(cell) for cell in row] for row in rows]
-    if is_colourful():
-        _print_fitted(columns, cells)
-    else:
-        _print_aligned(columns, cells)
+def print_table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    colours: Mapping[str, str] = MappingProxyType({}),
+) -> None:
+    """Write rows in columns: fitted to the terminal, or aligned and uncut when piped.
 
-
-def _print_fitted(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    ``colours`` names the colour of a cell by its text.
+    """
+    if not is_colourful():
+        _print_aligned(columns, [[one_line(cell) for cell in row] for row in rows])
+        return
     # Late: rich costs as much as everything else together and only a terminal needs it.
     from rich.console import Console  # noqa: PLC0415
+
+    Console(highlight=False).print(fitted_table(columns, rows, colours))
+
+
+def fitted_table(
+    columns: Sequence[str], rows: Iterable[Sequence[str]], colours: Mapping[str, str]
+) -> Table:
+    """Return rows as a table that fits a terminal."""
+    # Late: rich costs as much as everything else together and only a terminal needs it.
     from rich.table import Table  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
+    rows = [[one_line(cell) for cell in row] for row in rows]
     # An empty column would take room that a path further right may need.
     kept = [index for index in range(len(columns)) if any(row[index] for row in rows)]
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
     for index in kept:
         table.add_column(columns[index], no_wrap=index != kept[-1], overflow="fold")
     for row in rows:
-        table.add_row(*(Text(shortened(row[index])) for index in kept))
-    Console(highlight=False).print(table)
+        cells = (row[index] for index in kept)
+        table.add_row(*(Text(shortened(cell), style=colours.get(cell, "")) for cell in cells))
+    return table
 
 
 def _print_aligned(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

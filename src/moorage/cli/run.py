@@ -19,7 +19,10 @@ from moorage.cli.command_output import (
 from moorage.cli.failures import as_document as failure_document
 from moorage.cli.failures import described
 from moorage.cli.parameters import WholeNumber
-from moorage.cli.render import print_json
+from moorage.cli.process_ends import ends
+from moorage.cli.process_view import as_document as process_document
+from moorage.cli.process_view import how_it_ended
+from moorage.cli.render import print_json, print_note
 from moorage.cli.session_options import SessionChoice, open_chosen, session_options
 from moorage.errors import EnvironmentDied, OutcomeUnknown
 
@@ -34,6 +37,7 @@ Examples:
   moorage run --mode read_only -- git log --oneline -5
   printf 'a\\nb\\n' | moorage run -i -- sort -r
   moorage run --timeout 60 --json -- make test
+  moorage run --session site --wait-background -- make test
 
 \b
 Exit code: the command's own. Moorage's: 124 timed out, 125 Moorage itself failed,
@@ -50,16 +54,22 @@ class Request:
     cwd: str
     timeout_seconds: int
     takes_input: bool
+    waits: bool
 
     def command(self) -> str:
         """Return the line that the shell of the workspace reads."""
-        if self.shell_text is not None and self.words:
-            raise click.UsageError("Give either -c TEXT or COMMAND, not both.")
-        if self.shell_text is not None:
-            return self.shell_text
-        if not self.words:
-            raise click.UsageError("Name a command, such as: moorage run -- ls -l")
-        return shlex.join(self.words)
+        return line_of(self.words, self.shell_text, example="moorage run -- ls -l")
+
+
+def line_of(words: tuple[str, ...], shell_text: str | None, *, example: str) -> str:
+    """Return the line for the shell: the text as it is, or the words, each of them kept one."""
+    if shell_text is not None and words:
+        raise click.UsageError("Give either -c TEXT or COMMAND, not both.")
+    if shell_text is not None:
+        return shell_text
+    if not words:
+        raise click.UsageError(f"Name a command, such as: {example}")
+    return shlex.join(words)
 
 
 @click.command(epilog=EPILOG, context_settings={"allow_interspersed_args": False})
@@ -73,6 +83,10 @@ class Request:
     type=WholeNumber(1, 3600), help="End the command, and all it started, after this time.",
 )  # fmt: skip
 @click.option("-i", "--stdin", "takes_input", is_flag=True, help="Pass standard input on.")
+@click.option(
+    "--wait-background", "waits", is_flag=True,
+    help="Then wait for the session's background processes, and tell how each ended.",
+)  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print the whole result as JSON.")
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[--] COMMAND...")
 def command(choice: SessionChoice, *, as_json: bool, **options: Any) -> int:
@@ -80,7 +94,8 @@ def command(choice: SessionChoice, *, as_json: bool, **options: Any) -> int:
 
     Each word stays one word, however many spaces it has. The command may write in the workspace
     and in a temporary folder of its own, nowhere else; everything it started ends with it.
-    Its output is printed when it ends, byte for byte except for masked secrets.
+    Its output is printed when it ends, byte for byte except for masked secrets. For what is to go
+    on afterwards there is moorage start.
     """
     request = Request(**options)
     request.command()
@@ -125,6 +140,10 @@ async def _show(session: Session, request: Request, data: bytes | None) -> int:
         broken, result = error, error.result
     written = await write_output(session, result)
     print_notes(result, request.words, written)
+    if request.waits and broken is None:
+        sys.stdout.flush()
+        async for record in ends(session):
+            print_note(how_it_ended(record))
     if broken is not None:
         raise broken
     return exit_codes.exit_code_of_outcome(result.outcome, result.exit_code)
@@ -143,4 +162,9 @@ async def _tell(
         document["error"] = failure_document(described(error))
         return document, exit_codes.exit_code_of(error)
     code = exit_codes.exit_code_of_outcome(result.outcome, result.exit_code)
-    return as_document(result, session.id), code
+    document = as_document(result, session.id)
+    if request.waits:
+        document["background"] = [
+            process_document(each, session.id) async for each in ends(session)
+        ]
+    return document, code
