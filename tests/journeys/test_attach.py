@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
+import termios
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -183,6 +184,37 @@ def test_a_process_with_pipes_is_typed_to_line_by_line(
     seat.press(DETACH)
     assert seat.ends() == 0
     assert seat.is_as_before
+
+
+def test_a_process_that_takes_no_input_is_only_watched(
+    site: Callable[..., str], screen: Callable[..., Screen]
+) -> None:
+    process = site("exec <&-; echo ready; while [ ! -e go ]; do :; done; echo gone", "--pipes")
+    seat = screen("attach", process)
+    seat.sees("ready\r\n")
+    seat.press("one\n")
+    seat.sees("takes no more input")
+    seat.press("two\n")
+    assert seat.child.poll() is None
+    seat.press(DETACH)
+    assert seat.ends() == 0
+
+
+def test_a_seat_that_was_stopped_takes_the_terminal_again(
+    site: Callable[..., str], screen: Callable[..., Screen]
+) -> None:
+    process = site(ECHO)
+    seat = screen("attach", process)
+    seat.sees("ready\r\n")
+    termios.tcsetattr(seat.slave, termios.TCSANOW, seat.modes)
+    seat.resize(41, 121)
+    seat.child.send_signal(signal.SIGCONT)
+    while seat.is_as_before:
+        seat.child.send_signal(0)
+    seat.press("one\r")
+    seat.sees("got:one\r\n")
+    seat.press(DETACH)
+    assert seat.ends() == 0
 
 
 def test_keys_that_nobody_reads_do_not_hold_the_detach_key(

@@ -79,6 +79,15 @@ def test_output_is_read_by_offset_by_tail_and_as_json(terminal: Any, start: Star
     assert document["process"]["exit_code"] == 0
 
 
+def test_what_a_long_log_has_lost_is_said(terminal: Any, start: Start) -> None:
+    process = start("head -c 9000000 /dev/zero | tr '\\0' x; echo end", "--pipes")
+    assert terminal("logs", "-f", "--tail", "4", process).out.endswith(b"end\n")
+    ended = terminal("logs", process)
+    kept = 8 * 1024 * 1024
+    assert (len(ended.out), ended.out[-5:]) == (kept, b"xend\n")
+    assert f"{9_000_004 - kept:,} bytes from 0 on are no longer kept.".encode() in ended.err
+
+
 def test_a_stop_is_soft_first_and_a_kill_is_not(terminal: Any, start: Start) -> None:
     polite = start("trap 'echo asked; exit 5' TERM; echo ready; while :; do read -t 0.1; done")
     harsh = start("trap 'echo asked; exit 5' TERM; echo ready; while :; do read -t 0.1; done")

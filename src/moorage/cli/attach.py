@@ -69,16 +69,16 @@ def command(process: str, key: Key, offset: int | None, tail: int | None) -> int
     start = chosen_start(offset, tail)
     if start == (None, None):
         start = Start(None, SHOWN_AT_FIRST)
-    return anyio.run(_attach, process, key, start)
+    return anyio.run(_attach, process, key, start).leave()
 
 
-async def _attach(process: str, key: Key, start: Start) -> int:
+async def _attach(process: str, key: Key, start: Start) -> Seat:
     with OwnTerminal.open() as terminal:
         async with open_process(process) as (session, record):
             offset = await start.offset_in(session, record)
             seat = Seat(session, record, terminal, key)
-            code = await seat.sit(offset)
-    return code
+            await seat.sit(offset)
+            return seat
 
 
 class Seat:
@@ -97,8 +97,8 @@ class Seat:
         self._is_detached = False
         self._signal = 0
 
-    async def sit(self, offset: int) -> int:
-        """Stay until the process ends or the user leaves; return the exit code."""
+    async def sit(self, offset: int) -> None:
+        """Stay until the process ends or the user leaves."""
         self._offset = offset
         with (
             anyio.open_signal_receiver(*SIGNALS) as signals,
@@ -108,6 +108,9 @@ class Seat:
                 await self._relay(signals)
             finally:
                 self._terminal.write_last(self._traces.undo())
+
+    def leave(self) -> int:
+        """Say how things stand; return the exit code."""
         self._say_goodbye()
         if self._signal:
             return exit_codes.SIGNALLED + self._signal

@@ -15,7 +15,7 @@ from moorage.cli.session_options import SessionChoice, open_chosen, session_opti
 from moorage.errors import ConfigError
 
 if TYPE_CHECKING:
-    from moorage.protocol.processes import CompletionMode, Lifecycle
+    from moorage.protocol.processes import CompletionMode, Lifecycle, ProcessRecord
 
 EPILOG = """\b
 Examples:
@@ -75,10 +75,15 @@ async def _start(choice: SessionChoice, line: str, options: dict[str, Any], as_j
             lifecycle=lifecycle,
             completion_mode=completion_mode,
         )
-        if as_json:
-            print_json(as_document(record, session.id, choice.name or ""))
-            return exit_codes.OK
+        # At once: should the session fail to close, the process runs all the same.
+        _tell(record, as_document(record, session.id, choice.name or "") if as_json else None)
+        return exit_codes.OK
+
+
+def _tell(record: ProcessRecord, document: dict[str, Any] | None) -> None:
+    if document is not None:
+        print_json(document)
+        return
     click.echo(record.id)
     if is_colourful():
         print_note(f"it runs as process {record.pid}; moorage attach {record.id} shows it.")
-    return exit_codes.OK

@@ -42,10 +42,12 @@ async def end_all(names: tuple[str, ...], force: bool, as_json: bool) -> int:
 
     async def end(name: str) -> None:
         try:
-            document, sentence = await _end(name, force=force)
-            told[name] = document
-            if not as_json:
-                print_note(sentence)
+            async with open_process(name) as (session, before):
+                record = await session.processes.stop(before.id, force=force)
+                told[name] = as_document(record, session.id)
+                if not as_json:
+                    is_late = "nothing to do: " if before.is_terminal else ""
+                    print_note(f"{is_late}{how_it_ended(record)}")
         except (ExecutionError, ExceptionGroup) as error:
             failures = described(error)
             codes.append(max(failure.exit_code for failure in failures))
@@ -66,12 +68,3 @@ async def end_all(names: tuple[str, ...], force: bool, as_json: bool) -> int:
             }
         )
     return max(codes)
-
-
-async def _end(name: str, *, force: bool) -> tuple[dict[str, Any], str]:
-    async with open_process(name) as (session, before):
-        record = await session.processes.stop(before.id, force=force)
-        sentence = how_it_ended(record)
-        if before.is_terminal:
-            sentence = f"nothing to do: {sentence}"
-        return as_document(record, session.id), sentence
