@@ -12,12 +12,13 @@ from pathlib import Path
 
 import anyio
 
-from benchmarks import commands, files, output, search, startup
+from benchmarks import background, commands, files, output, search, startup
 from benchmarks.place import Place, temporary_place
 from benchmarks.rows import Row
 
 FAMILIES: dict[str, Callable[[Place], AsyncIterator[Row]]] = {
     "commands": commands.rows,
+    "background": background.rows,
     "files": files.rows,
     "search": search.rows,
     "output": output.rows,
@@ -31,21 +32,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("family", nargs="*", help=f"any of {', '.join(FAMILIES)}; all by default")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the numbers to FILE")
+    parser.add_argument("--quick", action="store_true", help="shorten what takes minutes")
     options = parser.parse_args()
     if unknown := set(options.family) - FAMILIES.keys():
         parser.error(f"no family is called {', '.join(sorted(unknown))}")
     chosen = options.family or list(FAMILIES)
     print(f"{machine()}\n\n{line('Figure', 'Measured', 'Bar', '')}\n{'-' * 116}", flush=True)
-    measured = anyio.run(measure, chosen)
+    measured = anyio.run(measure, chosen, options.quick)
     if options.json:
         report = {"machine": machine(), "rows": [asdict(row) for row in measured]}
         options.json.write_text(json.dumps(report, indent=2) + "\n", "utf-8")
 
 
-async def measure(chosen: list[str]) -> list[Row]:
+async def measure(chosen: list[str], is_quick: bool) -> list[Row]:
     """Run the families one after another and print each row as it is known."""
     measured: list[Row] = []
-    with temporary_place() as place:
+    with temporary_place(is_quick=is_quick) as place:
         for family in chosen:
             try:
                 async for row in FAMILIES[family](place):

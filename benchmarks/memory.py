@@ -31,6 +31,12 @@ def proportional_bytes(pid: int) -> int:
     return sum(_fields(PROC / str(pid) / "smaps_rollup", "Pss:"))
 
 
+def cpu_seconds(pid: int) -> float:
+    """Return the processor time that a process has used itself."""
+    times = psutil.Process(pid).cpu_times()
+    return float(times.user + times.system)
+
+
 class Growth:
     """How far the resident memory of a process rises above where it began, at its highest."""
 

@@ -26,6 +26,8 @@ class Place:
     """The folders of one run. The trees are made when first asked for."""
 
     root: Path
+    is_quick: bool = False
+    """Whether the measurements that take minutes are to be short."""
 
     @property
     def home(self) -> Path:
@@ -52,10 +54,10 @@ class Place:
 
 
 @contextmanager
-def temporary_place() -> Iterator[Place]:
+def temporary_place(*, is_quick: bool = False) -> Iterator[Place]:
     """Make the folders of one run and remove them afterwards."""
     with TemporaryDirectory(prefix="moorage-bench-") as folder:
-        yield Place(Path(folder).resolve())
+        yield Place(Path(folder).resolve(), is_quick)
 
 
 async def timed(action: Callable[[], Awaitable[object]]) -> float:

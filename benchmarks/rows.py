@@ -83,3 +83,27 @@ def mebibytes(figure: str, byte_count: float, bar: float) -> Row:
         is_met=size <= bar,
         values={"mebibytes": size},
     )
+
+
+def per_cent(figure: str, share: float, bar: float) -> Row:
+    """Return a row of a share that must be below ``bar`` per cent."""
+    value = share * 100
+    return Row(
+        figure=figure,
+        measured=f"{value:.2f} %",
+        bar=f"< {bar:g} %",
+        is_met=value < bar,
+        values={"per_cent": value},
+    )
+
+
+def most(figure: str, seconds: Sequence[float], bar: float) -> Row:
+    """Return a row whose worst value must be at most ``bar`` seconds."""
+    worst, middle = max(seconds), median(seconds)
+    return Row(
+        figure=figure,
+        measured=f"{worst:.2f} s  (median {middle:.2f} s)",
+        bar=f"<= {bar:g} s",
+        is_met=worst <= bar,
+        values={"worst_s": worst, "median_s": middle, "rounds": len(seconds)},
+    )
