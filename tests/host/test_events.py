@@ -12,10 +12,10 @@ CHANGE = FileChange(action="create", path="a")
 
 async def test_every_open_reader_gets_every_event_in_order() -> None:
     feed = EventFeed()
-    feed.announce(CHANGE)
+    feed.announce_change(CHANGE)
     async with feed.open() as first, feed.open() as second:
-        feed.announce(CHANGE)
-        feed.announce(CHANGE)
+        feed.announce_change(CHANGE)
+        feed.announce_change(CHANGE)
         for reader in (first, second):
             assert [(await reader.receive()).sequence for _ in range(2)] == [2, 3]
 
@@ -27,8 +27,8 @@ async def test_a_reader_that_lags_too_far_sees_the_gap_in_the_sequence(
     feed = EventFeed()
     with anyio.fail_after(5):
         async with feed.open() as reader:
-            feed.announce(CHANGE)
-            feed.announce(CHANGE)
+            feed.announce_change(CHANGE)
+            feed.announce_change(CHANGE)
             assert (await reader.receive()).sequence == 1
-            feed.announce(CHANGE)
+            feed.announce_change(CHANGE)
             assert (await reader.receive()).sequence == 3

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import secrets
 from datetime import UTC, datetime
 
 import msgspec
 
 from moorage.backends.stay import Grants, Stay
+from moorage.confine.private_folders import replace_private
 from moorage.errors import ConfigError, ProtocolMismatch
 
 _RECORD = "grants.json"
@@ -23,16 +22,8 @@ class _Started(msgspec.Struct, frozen=True, kw_only=True):
 
 def write_record(stay: Stay) -> None:
     """Keep what the worker is about to be started with."""
-    target = stay.folder / _RECORD
-    staged = target.with_suffix(f".{secrets.token_hex(4)}")
     started = _Started(grants=stay.grants, started_at=datetime.now(UTC))
-    descriptor = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(msgspec.json.encode(started))
-        staged.replace(target)
-    finally:
-        staged.unlink(missing_ok=True)
+    replace_private(stay.folder / _RECORD, msgspec.json.encode(started), is_synced=False)
 
 
 def check_grants(stay: Stay) -> None:

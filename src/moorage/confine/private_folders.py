@@ -1,9 +1,11 @@
-"""Folders of Moorage's own that no other user may enter, whatever the umask says."""
+"""Folders and files of Moorage's own that no other user may enter, whatever the umask says."""
 
 from __future__ import annotations
 
 import os
+import secrets
 import stat
+from contextlib import suppress
 
 PRIVATE = 0o700
 _OTHERS = 0o077
@@ -41,6 +43,28 @@ def keep_from_writing(folder: str | os.PathLike[str]) -> None:
     """
     if os.path.isdir(folder) and not os.stat(folder).st_mode & stat.S_ISVTX:
         _close(os.fspath(folder), _OTHERS_WRITE)
+
+
+def replace_private(file: str | os.PathLike[str], data: bytes, *, is_synced: bool = True) -> None:
+    """Replace a file as a whole, mode 0600: whoever reads it sees the former one or the new one.
+
+    ``is_synced`` has the new one survive the end of the machine, too.
+
+    Raises:
+        OSError: it cannot be written; the former one stands.
+    """
+    staged = f"{os.fspath(file)}.{secrets.token_hex(4)}"
+    descriptor = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as handle:
+            handle.write(data)
+            handle.flush()
+            if is_synced:
+                os.fsync(handle.fileno())
+        os.replace(staged, file)
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(staged)
 
 
 def _close(path: str, forbidden: int) -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TypeVar
 
 import anyio
 import msgspec
-from anyio.abc import TaskGroup
+from anyio.abc import TaskGroup, TaskStatus
 
 from moorage.backends.backend import Backend, Placement
 from moorage.backends.kept_token import kept_token
@@ -26,9 +26,12 @@ from moorage.errors import (
     ShutdownIncomplete,
 )
 from moorage.protocol.binding import PROTOCOL_VERSION, Binding
+from moorage.protocol.processes import ProcessEvent
 from moorage.protocol.secret import Secret
 
 T = TypeVar("T")
+
+Listener = Callable[[ProcessEvent | None], None]
 
 INITIALIZE_SECONDS = 20.0
 """For the first answer of a worker that was there already; it may hang."""
@@ -90,11 +93,24 @@ class Environment:
         self._lock = anyio.Lock()
         self._connection: HostConnection | None = None
         self._is_closed = False
+        self._listener: Listener = lambda _: None
+
+    def listen(self, listener: Listener) -> None:
+        """Have ``listener`` told of every process event, and with ``None`` that some were missed.
+
+        It is called from the reader of the connection and must not block.
+        """
+        self._listener = listener
 
     @property
     def placement(self) -> Placement:
         """Return what the backend is asked for."""
         return self._placement
+
+    @property
+    def is_closed(self) -> bool:
+        """Return whether it was closed for good."""
+        return self._is_closed
 
     @property
     def is_provisioned(self) -> bool:
@@ -144,6 +160,7 @@ class Environment:
         """
         async with self._lock:
             self._is_closed = True
+            self._listener(None)
             was_open = self._connection is not None
             await self._drop()
             if was_open:
@@ -160,15 +177,26 @@ class Environment:
 
     async def _connect(self) -> HostConnection:
         transport = await self._backend.open_transport(self._placement)
-        connection = HostConnection(transport, self._known_token())
+        connection = HostConnection(
+            transport, self._known_token(), on_process_event=self._on_process_event
+        )
         try:
-            await self._tasks.start(connection.run)
+            await self._tasks.start(self._run, connection)
             await self._initialize(connection)
         except BaseException:
             with anyio.CancelScope(shield=True), suppress(*self._expected_of_a_failed_opening()):
                 await connection.aclose()
             raise
         return connection
+
+    async def _run(self, connection: HostConnection, *, task_status: TaskStatus[None]) -> None:
+        await connection.run(task_status=task_status)
+        self._listener(None)
+
+    def _on_process_event(self, event: ProcessEvent, is_gap: bool) -> None:
+        if is_gap:
+            self._listener(None)
+        self._listener(event)
 
     async def _initialize(self, connection: HostConnection) -> None:
         stays, session = self._placement.stays_in is not None, self._placement.session

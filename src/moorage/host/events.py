@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
-from moorage.host.results import FileChange, FileChanged, SessionEvent
+from moorage.host.results import FileChange, FileChanged, ProcessChanged, SessionEvent
+from moorage.protocol.processes import ProcessEvent
 
 BUFFER = 1024
 """Events that a slow reader may lag behind; beyond, events are left out and the sequence jumps."""
@@ -33,12 +34,23 @@ class EventFeed:
         finally:
             self._readers.discard(sender)
 
-    def announce(self, change: FileChange) -> None:
-        """Give every reader the event of one changed file; a full reader misses it."""
+    def announce_change(self, change: FileChange) -> None:
+        """Tell every reader of one changed file."""
+        self._announce(FileChanged(sequence=self._next(), change=change))
+
+    def announce_process(self, event: ProcessEvent) -> None:
+        """Tell every reader what happened to one background process."""
+        changed = ProcessChanged(
+            sequence=self._next(), type=event.type, cause=event.cause, process=event.process
+        )
+        self._announce(changed)
+
+    def _next(self) -> int:
         self._count += 1
-        event = FileChanged(sequence=self._count, change=change)
+        return self._count
+
+    def _announce(self, event: SessionEvent) -> None:
+        """Give the event to every reader; a full one misses it, and sees the sequence jump."""
         for reader in self._readers:
-            try:
+            with suppress(anyio.WouldBlock):
                 reader.send_nowait(event)
-            except anyio.WouldBlock:
-                continue

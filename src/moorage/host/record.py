@@ -9,7 +9,8 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-from collections.abc import Iterator
+import secrets
+from collections.abc import Awaitable, Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,8 @@ class CallLog:
             ConfigError: it cannot be opened or written.
         """
         self._problem = ""
+        self._opening = secrets.token_hex(4)
+        self._calls = 0
         self._encoder = msgspec.json.Encoder()
         self._is_dirty = anyio.Event()
         try:
@@ -66,6 +69,27 @@ class CallLog:
         size = os.fstat(self._descriptor).st_size
         if size and os.pread(self._descriptor, 1, size - 1) != b"\n":
             self._problem = "its last line is torn"
+
+    def next_id(self) -> str:
+        """Return an id that no other call of the record has, nor one of a later opening."""
+        self._calls += 1
+        return f"{self._opening}-{self._calls}"
+
+    async def recorded(self, work: Callable[[], Awaitable[ToolResult]], **facts: Any) -> ToolResult:
+        """Make one call and write down how it went, whatever that is.
+
+        Raises:
+            ConfigError: it could not be written down; nothing was called.
+        """
+        self.check_writable()
+        started_at = datetime.now(UTC)
+        try:
+            outcome = await work()
+        except BaseException as error:
+            self.append(record_of(started_at, error, **facts))
+            raise
+        self.append(record_of(started_at, outcome, **facts))
+        return outcome
 
     def check_writable(self) -> None:
         """Return while calls can be recorded; a line torn by a full disk or a crash is ended.

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from moorage.errors import RemoteProtocolViolation, ToolFailed
+from moorage.protocol.processes import EventType, ProcessRecord, TerminalCause
 from moorage.protocol.tool_calls import ToolResult
 
 T = TypeVar("T")
@@ -77,7 +78,16 @@ class FileChanged(msgspec.Struct, frozen=True, kw_only=True):
     change: FileChange
 
 
-SessionEvent = FileChanged
+class ProcessChanged(msgspec.Struct, frozen=True, kw_only=True):
+    """Something happened to a background process; a hint, its record is the truth."""
+
+    sequence: int
+    type: EventType
+    cause: TerminalCause
+    process: ProcessRecord
+
+
+SessionEvent = FileChanged | ProcessChanged
 
 
 class Artifact(msgspec.Struct, frozen=True, kw_only=True):

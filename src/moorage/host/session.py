@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import secrets
 import shlex
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -25,10 +23,11 @@ from moorage.errors import (
     UnknownTool,
 )
 from moorage.host import artifacts, byte_exchange
+from moorage.host.completions import Completions
 from moorage.host.environments import Environment
 from moorage.host.events import EventFeed
 from moorage.host.processes import Processes
-from moorage.host.record import CallLog, hash_of, record_of
+from moorage.host.record import CallLog, hash_of
 from moorage.host.results import (
     Artifact,
     CommandResult,
@@ -42,6 +41,7 @@ from moorage.host.results import (
 from moorage.host.session_store import Selection
 from moorage.policy.decide import check_call
 from moorage.policy.permission import PermissionMode
+from moorage.protocol.processes import ProcessEvent
 from moorage.protocol.tool_calls import ExecuteRequest, ToolCall, ToolResult
 from moorage.protocol.workspace_tools import WORKSPACE_TOOLS, OverwritePolicy, ToolSpec
 
@@ -79,11 +79,11 @@ class Session:
         self._log = log
         self._folder = folder
         self._regrant = regrant
-        self._opening = secrets.token_hex(4)
-        self._calls = 0
         self._events = EventFeed()
         self.processes = Processes(environment, selection.id)
         """The background processes of the session."""
+        self._completions = Completions(environment, self.processes, folder / "completions.json")
+        environment.listen(self._on_process)
 
     @property
     def id(self) -> str:
@@ -131,7 +131,7 @@ class Session:
         encoded = _encoded(tool_name, arguments or {})
         purpose = str((arguments or {}).get("purpose", ""))
         call = ToolCall(
-            name=_named(tool_name, "the tool"), arguments=encoded.decode(), id=self._next_id()
+            name=_named(tool_name, "the tool"), arguments=encoded.decode(), id=self._log.next_id()
         )
         who = _named(actor or self.id, "the actor")
         result = await self._recorded(
@@ -245,7 +245,7 @@ class Session:
             parts.extend([piece async for piece in pieces])
             return _bytes_result("read_bytes", path, sum(map(len, parts)))
 
-        await self._recorded(read, name="read_bytes", call_id=self._next_id(), actor=self.id)
+        await self._recorded(read, name="read_bytes", call_id=self._log.next_id(), actor=self.id)
         return b"".join(parts)
 
     async def read_pieces(self, path: str) -> AsyncIterator[bytes]:
@@ -271,9 +271,9 @@ class Session:
             await byte_exchange.write_bytes(connection, path, data, self.id, self.mode)
             return _bytes_result("write_bytes", path, len(data))
 
-        await self._recorded(write, name="write_bytes", call_id=self._next_id(), actor=self.id)
+        await self._recorded(write, name="write_bytes", call_id=self._log.next_id(), actor=self.id)
         digest = f"sha256:{sha256(data).hexdigest()}"
-        self._events.announce(FileChange(action="overwrite", path=path, new_sha256=digest))
+        self._events.announce_change(FileChange(action="overwrite", path=path, new_sha256=digest))
 
     async def grant(
         self, *, mode: str | None = None, writable_roots: Sequence[str | os.PathLike[str]] = ()
@@ -293,26 +293,21 @@ class Session:
         """Open a stream of the session's events, from now on."""
         return self._events.open()
 
-    def _next_id(self) -> str:
-        """Return an id that no other call of the record has, nor one of a later opening."""
-        self._calls += 1
-        return f"{self._opening}-{self._calls}"
+    def completions(self) -> Completions:
+        """Return how its background processes ended, for an agent that is to be told."""
+        return self._completions
+
+    def _on_process(self, event: ProcessEvent | None) -> None:
+        if event is not None:
+            self._events.announce_process(event)
+        self._completions.look()
 
     async def _recorded(
         self, work: Callable[[], Awaitable[ToolResult]], **facts: Any
     ) -> ToolResult:
         """Make one call and put how it went into the record, whatever that is."""
         self._environment.check_open()
-        self._log.check_writable()
-        started_at = datetime.now(UTC)
-        facts["mode"] = self.mode.value
-        try:
-            outcome = await work()
-        except BaseException as error:
-            self._log.append(record_of(started_at, error, **facts))
-            raise
-        self._log.append(record_of(started_at, outcome, **facts))
-        return outcome
+        return await self._log.recorded(work, mode=self.mode.value, **facts)
 
     async def _checked(self, call: ToolCall, actor: str, stdin: bytes | None) -> ToolResult:
         spec = WORKSPACE_TOOLS.get(call.name)
@@ -355,7 +350,7 @@ class Session:
     def _publish(self, result: ToolResult) -> None:
         change = file_change(result.structured_content or {})
         if change is not None and not result.is_error:
-            self._events.announce(change)
+            self._events.announce_change(change)
 
 
 def _bytes_result(action: str, path: str, size: int) -> ToolResult:

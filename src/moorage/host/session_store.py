@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from moorage.backends.profile import Profile
-from moorage.confine.private_folders import make_private
+from moorage.confine.private_folders import make_private, replace_private
 from moorage.errors import ConfigError, NotFound
 from moorage.policy.permission import PermissionMode
 
@@ -98,18 +98,8 @@ class SessionStore:
 
     def save(self, selection: Selection) -> None:
         """Replace the saved selection atomically, synced to disk."""
-        target = self.folder(selection.id) / "selection.json"
-        staged = target.with_suffix(f".{secrets.token_hex(4)}")
         text = msgspec.json.format(msgspec.json.encode(selection)) + b"\n"
-        descriptor = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            staged.replace(target)
-        finally:
-            staged.unlink(missing_ok=True)
+        replace_private(self.folder(selection.id) / "selection.json", text)
 
     def load(self, session: str) -> Selection:
         """Return the selection of the session with this id or name.

@@ -13,7 +13,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from moorage.confine.private_folders import make_private
+from moorage.confine.private_folders import make_private, replace_private
 from moorage.errors import ExecutionError
 
 if TYPE_CHECKING:
@@ -158,8 +158,4 @@ def _keep(file: Path, variables: bytes) -> None:
     """Keep a capture for the next worker; without it the next one captures again."""
     with suppress(OSError):
         make_private(file.parent)
-        staged = file.with_suffix(f".{os.getpid()}")
-        descriptor = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "wb") as handle:
-            handle.write(variables)
-        staged.replace(file)
+        replace_private(file, variables, is_synced=False)

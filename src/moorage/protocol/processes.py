@@ -85,6 +85,16 @@ class ProcessRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         """Return whether the process has ended."""
         return self.status in {"stopped", "failed"}
 
+    @property
+    def is_completion_pending(self) -> bool:
+        """Return whether it ended by itself, and nobody who is to hear of that has."""
+        return (
+            self.is_terminal
+            and self.terminal_cause == "natural_exit"
+            and self.completion_mode != "detached"
+            and not self.completion_consumed_by
+        )
+
 
 class StartRequest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Start a background process under the host's own ``operation_id``."""

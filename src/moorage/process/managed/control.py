@@ -16,7 +16,7 @@ from moorage.process.managed import survivors
 from moorage.process.managed.following import FindDenials, Keeper, no_denials
 from moorage.process.managed.ledger import Ledger, OnEvent
 from moorage.process.managed.limits import ManagedLimits
-from moorage.process.managed.live import Live, StartSpec, is_pending
+from moorage.process.managed.live import Live, StartSpec
 from moorage.process.managed.reservation import Reservation
 from moorage.process.managed.starting import Starter
 from moorage.process.managed.stopping import Stopper
@@ -255,7 +255,7 @@ class ProcessManager:
 
     def completion_pending(self, session: str, process_id: str) -> bool:
         """Return whether a process ended by itself and nobody has taken note of it."""
-        return is_pending(self._ledger.find(session, process_id).record)
+        return self._ledger.find(session, process_id).record.is_completion_pending
 
     def completion_delivered(self, session: str, process_id: str, consumer: str) -> ProcessRecord:
         """Note who has heard of the end of a process; the first one stays.

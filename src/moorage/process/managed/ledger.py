@@ -17,7 +17,7 @@ from moorage.errors import ConfigError
 from moorage.process.kept.log import OutputLog, recover_tails
 from moorage.process.kept.records import BadRecord, Folders, RecordStore, stamp
 from moorage.process.kept.syncing import DiskSync, StartSoon
-from moorage.process.managed.live import Live, UnknownProcess, is_pending
+from moorage.process.managed.live import Live, UnknownProcess
 from moorage.protocol.processes import EventType, ProcessEvent, ProcessRecord, TerminalCause
 
 if TYPE_CHECKING:
@@ -107,7 +107,9 @@ class Ledger:
     def _is_old(self, record: ProcessRecord) -> bool:
         """Return whether a record has been kept for long enough, and is owed to nobody."""
         oldest = stamp(time.time_ns() - int(self.limits.kept_days * _DAY))
-        return record.is_terminal and record.stopped_at < oldest and not is_pending(record)
+        return (
+            record.is_terminal and record.stopped_at < oldest and not record.is_completion_pending
+        )
 
     async def aclose(self) -> None:
         """Let go of every file, once everything is on disk."""

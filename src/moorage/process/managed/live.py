@@ -58,16 +58,6 @@ class StartSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Rows and columns of the terminal."""
 
 
-def is_pending(record: ProcessRecord) -> bool:
-    """Return whether the end of a process is still owed to its session."""
-    return (
-        record.is_terminal
-        and record.terminal_cause == "natural_exit"
-        and record.completion_mode != "detached"
-        and not record.completion_consumed_by
-    )
-
-
 class _Waiter:
     """Somebody who waits for a log to grow up to an offset, or for its process to end."""
 
