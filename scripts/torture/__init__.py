@@ -1,0 +1,1 @@
+"""Tortures background processes at random, and proves from what is left that it did no harm."""
