@@ -78,7 +78,7 @@ async def _tortured(root: Path, seed: int, seconds: int, chronicle: Chronicle) -
                 torture = Torture(seed, token, chronicle, deliveries, known)
                 await torture.run(places, seconds * SHARE_OF_TORTURE)
                 for place in places:
-                    evidence.append(await ending.wind_down(place, chronicle, deliveries))
+                    evidence.append(await ending.wind_down(place, token, chronicle, deliveries))
             progress.cancel_scope.cancel()
         return await _proven(token, chronicle, deliveries, evidence, known)
 

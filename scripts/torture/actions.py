@@ -46,7 +46,7 @@ class Actor:
 
     def new_subject(self, kind: Kind, lines: int, *, is_terminal: bool) -> Subject:
         """Return a process to start, already in the chronicle."""
-        tag = f"p{len(self.chronicle.subjects):05}"
+        tag = self.chronicle.new_tag()
         subject = Subject(
             tag=tag,
             place=self.place.name,
@@ -90,6 +90,7 @@ async def _start(actor: Actor, subject: Subject, command: str) -> None:
         )
     except ExecutionError:
         actor.chronicle.note("start unanswered", subject)
+        subject.is_away = True
         found = await actor.session.processes.find(operation)
         if found is not None:
             _met(subject, found)
@@ -131,6 +132,7 @@ async def hand_over(actor: Actor) -> None:
         "timeout_seconds": 1,
         "lifecycle": subject.lifecycle,
     }
+    subject.is_away = True
     result = await actor.session.call("bash", arguments)
     process_id = (result.structured_content or {}).get("promoted_process_id")
     if process_id:
@@ -142,6 +144,7 @@ async def run(actor: Actor) -> None:
     """Run a short command in the foreground and look at all that it printed."""
     lines = actor.rng.randint(1, 200)
     subject = actor.new_subject("printer", lines, is_terminal=False)
+    subject.is_away = True
     actor.chronicle.note("run", subject)
     command = commands.printer(actor.rng, subject.tag, actor.token, lines)
     result = await actor.session.run(command, timeout_seconds=60)
@@ -150,6 +153,15 @@ async def run(actor: Actor) -> None:
 
 
 # Looking.
+
+
+async def look_around(actor: Actor) -> None:
+    """List everything, and see what has become of it."""
+    actor.chronicle.note("list")
+    for record in await actor.session.processes.list():
+        subject = actor.chronicle.find(record)
+        if subject is not None:
+            _met(subject, record)
 
 
 def _check_window(actor: Actor, subject: Subject, window: OutputSnapshot) -> None:
@@ -253,6 +265,7 @@ Action = Callable[[Actor], Awaitable[None]]
 
 STARTS: dict[Action, int] = {start_printer: 12, start_echo: 6, start_tree: 3, hand_over: 4, run: 3}
 OTHERS: dict[Action, int] = {
+    look_around: 4,
     read: 18,
     read_by_tool: 6,
     write: 24,

@@ -39,9 +39,12 @@ class Evidence:
     shown: Mapping[str, bytes] = dataclasses.field(default_factory=dict)
 
 
-async def wind_down(place: Place, chronicle: Chronicle, deliveries: Deliveries) -> Evidence:
+async def wind_down(
+    place: Place, token: str, chronicle: Chronicle, deliveries: Deliveries
+) -> Evidence:
     """Stop everything that lives in a session, and tell every end that is owed."""
     session = place.handles[0]
+    await _look_for_the_living(session, token, chronicle)
     await _stop_all(session, chronicle)
     await deliver(session, deliveries)
     records = await session.processes.list()
@@ -59,6 +62,23 @@ async def wind_down(place: Place, chronicle: Chronicle, deliveries: Deliveries) 
         for record in records:
             tasks.start_soon(_show, session, record, shown, limiter)
     return Evidence(place, {record.id: record for record in records}, shown)
+
+
+async def _look_for_the_living(session: Session, token: str, chronicle: Chronicle) -> None:
+    """See in the process table what lives: else finding no orphan there would prove nothing."""
+    before = _living(await session.processes.list())
+    seen = {each.pid for each in table.marked(token)}
+    after = _living(await session.processes.list())
+    chronicle.counts["see it in the process table"] += len(seen)
+    chronicle.surprises += [
+        f"{record.id}: runs as {record.pid}, but the process table does not show its mark"
+        for record in after.values()
+        if record.id in before and record.pid not in seen
+    ]
+
+
+def _living(records: Sequence[ProcessRecord]) -> dict[str, ProcessRecord]:
+    return {record.id: record for record in records if record.status == "running"}
 
 
 async def _stop_all(session: Session, chronicle: Chronicle) -> None:
@@ -80,7 +100,7 @@ async def _stop_all(session: Session, chronicle: Chronicle) -> None:
 
 def _take_in(record: ProcessRecord, place: Place, chronicle: Chronicle) -> None:
     subject = chronicle.find(record)
-    if subject is None:
+    if subject is None or subject.id not in {"", record.id}:
         chronicle.surprises.append(f"{record.id}: nobody started it: {record.command!r}")
         return
     if subject.place != place.name:

@@ -66,7 +66,7 @@ def plant(place: Place, chronicle: Chronicle, stranger: Stranger, rng: random.Ra
 
 
 def _subject(place: Place, chronicle: Chronicle) -> Subject:
-    tag = f"p{len(chronicle.subjects):05}"
+    tag = chronicle.new_tag()
     subject = Subject(
         tag=tag,
         place=place.name,

@@ -78,7 +78,8 @@ def lost_bytes(subject: Subject, log: KeptLog, crashes: int) -> list[str]:
         found.append(f"in the file, {difference}")
     if log.shown != log.on_disk:
         found.append(f"reads by offset gave {len(log.shown)} bytes that are not those of the file")
-    return [f"{subject}: {each}" for each in found]
+    told = f"exit code {record.exit_code}, {record.terminal_cause}, {record.last_error!r}"
+    return [f"{subject}: {each} ({told})" for each in found]
 
 
 # No completion twice or lost.

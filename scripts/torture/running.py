@@ -88,7 +88,7 @@ class Torture:
             if rng.random() < 0.5:
                 plant(place, self._chronicle, rng.choice(self._strangers), rng)
             if place.crash():
-                self._chronicle.note("kill the worker")
+                self._chronicle.note_crash(place.name)
 
     async def _attempt(
         self,

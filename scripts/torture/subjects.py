@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import re
+import time
 from collections import Counter, deque
 from typing import Literal
 
@@ -11,6 +13,7 @@ import anyio
 from moorage.protocol.processes import Lifecycle, ProcessRecord
 from torture.content import Content
 
+_TAG = re.compile(r" p(\d{5}) ")
 Kind = Literal["printer", "echo", "tree"]
 
 REMEMBERED_ACTIONS = 12
@@ -36,6 +39,8 @@ class Subject:
     """Whether its start was answered, so that a managed one must outlive the worker."""
     crashes_before: int = 0
     takes_input: bool = False
+    is_away: bool = False
+    """Whether it has no record that we know: it runs in the foreground, or its start failed."""
     record: ProcessRecord | None = None
     typing: anyio.Lock = dataclasses.field(default_factory=anyio.Lock)
     history: deque[str] = dataclasses.field(
@@ -44,8 +49,8 @@ class Subject:
 
     @property
     def is_over(self) -> bool:
-        """Return whether it was seen to have ended."""
-        return self.record is not None and self.record.is_terminal
+        """Return whether it was seen to have ended, or cannot be seen."""
+        return self.is_away if self.record is None else self.record.is_terminal
 
     def __str__(self) -> str:
         """Return what tells it from others, for a finding."""
@@ -61,22 +66,30 @@ class Chronicle:
         self.subjects: list[Subject] = []
         self.counts: Counter[str] = Counter()
         self.surprises: list[str] = []
-        self.crashes: Counter[str] = Counter()
-        """Kills of the worker by session."""
+        self._begun = time.monotonic()
 
     def note(self, action: str, subject: Subject | None = None) -> None:
         """Count an action, and remember it with the process that it was done to."""
         self.counts[action] += 1
         if subject is not None:
-            subject.history.append(action)
+            subject.history.append(f"{action} at {time.monotonic() - self._begun:.2f} s")
+
+    def note_crash(self, place: str) -> None:
+        """Remember a kill of the worker with every process that may be concerned."""
+        self.counts["kill the worker"] += 1
+        for subject in self.living(place):
+            subject.history.append(f"worker killed at {time.monotonic() - self._begun:.2f} s")
 
     def living(self, place: str) -> list[Subject]:
         """Return the processes of a session that are not known to have ended."""
         return [each for each in self.subjects if each.place == place and not each.is_over]
 
     def find(self, record: ProcessRecord) -> Subject | None:
-        """Return whose record it is: by the id, or by the tag where the answer was lost."""
-        for each in self.subjects:
-            if each.id == record.id or (not each.id and f" {each.tag} " in record.command):
-                return each
-        return None
+        """Return whose record it is, by the tag in its command."""
+        tag = _TAG.search(record.command)
+        number = int(tag[1]) if tag else len(self.subjects)
+        return self.subjects[number] if number < len(self.subjects) else None
+
+    def new_tag(self) -> str:
+        """Return the tag of the next process, which its command must hold."""
+        return f"p{len(self.subjects):05}"
