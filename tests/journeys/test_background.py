@@ -8,7 +8,7 @@ from typing import Any
 import psutil
 import pytest
 
-from moorage.cli.process_ends import CONSUMER
+from moorage.cli.run import CONSUMER
 
 pytestmark = pytest.mark.needs("landlock")
 
@@ -142,7 +142,7 @@ def test_a_run_can_wait_for_the_background_and_hears_of_each_end_once(
 ) -> None:
     failing = start("while [ ! -e go ]; do read -t 0.05; done; exit 4")
     silent = start("sleep 1000", "--detached")
-    lasting = start("sleep 1000", "--managed")
+    lasting = start("sleep 1000", "--managed", "--detached")
     arguments = ("run", "--session", "site", "--wait-background")
     first = terminal(*arguments, "-c", "touch go; echo done; exit 6")
     assert (first.code, first.out) == (6, b"done\n")

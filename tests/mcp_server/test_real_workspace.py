@@ -338,3 +338,22 @@ async def test_a_signal_ends_the_server_over_standard_streams(
         os.dup2(kept, 0)
         for descriptor in (reading, writing, kept):
             os.close(descriptor)
+
+
+async def test_a_background_process_is_a_resource_and_its_end_is_told_once(connect) -> None:
+    async with connect(era="auto") as client:
+        command = "until test -e go; do sleep 0.01; done; echo built; exit 3"
+        started = await client.call_tool("bash", {"command": command, "run_in_background": True})
+        process_id = started.structured_content["process_id"]
+        (resource,) = (await client.list_resources()).resources
+        assert (resource.name, resource.title) == (process_id, command)
+        async with client.listen(resource_subscriptions=[resource.uri]) as news:
+            await client.call_tool("bash", {"command": "touch go"})
+            with anyio.fail_after(30):
+                assert (await anext(news)).uri == resource.uri
+        (contents,) = (await client.read_resource(resource.uri)).contents
+        assert contents.text.startswith(f"{process_id} has ended with exit code 3:")
+        told = await client.call_tool("bash", {"command": "true"})
+        assert text(told).endswith("Output:\nbuilt")
+        assert told.structured_content["exit_code"] == 0
+        assert "built" not in text(await client.call_tool("bash", {"command": "true"}))

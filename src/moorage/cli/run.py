@@ -19,7 +19,6 @@ from moorage.cli.command_output import (
 from moorage.cli.failures import as_document as failure_document
 from moorage.cli.failures import described
 from moorage.cli.parameters import WholeNumber
-from moorage.cli.process_ends import ends
 from moorage.cli.process_view import as_document as process_document
 from moorage.cli.process_view import how_it_ended
 from moorage.cli.render import print_json, print_note
@@ -27,8 +26,14 @@ from moorage.cli.session_options import SessionChoice, open_chosen, session_opti
 from moorage.errors import EnvironmentDied, OutcomeUnknown
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from moorage.host.results import CommandResult
     from moorage.host.session import Session
+    from moorage.protocol.processes import ProcessRecord
+
+CONSUMER = "moorage run"
+"""Who took note of an end, in the record of its process."""
 
 EPILOG = """\b
 Examples:
@@ -129,6 +134,14 @@ async def _ask(session: Session, request: Request, data: bytes | None) -> Comman
     )
 
 
+async def _ends(session: Session) -> AsyncIterator[ProcessRecord]:
+    """Yield how each background process ended that is owed, until no more is to come."""
+    completions = session.completions()
+    async for completion in completions.remaining():
+        yield completion.process
+        await completions.acknowledge(completion, consumer=CONSUMER)
+
+
 async def _show(session: Session, request: Request, data: bytes | None) -> int:
     """Pass on what the command wrote; the same when its place went away meanwhile."""
     broken: OutcomeUnknown | EnvironmentDied | None = None
@@ -142,7 +155,7 @@ async def _show(session: Session, request: Request, data: bytes | None) -> int:
     print_notes(result, request.words, written)
     if request.waits and broken is None:
         sys.stdout.flush()
-        async for record in ends(session):
+        async for record in _ends(session):
             print_note(how_it_ended(record))
     if broken is not None:
         raise broken
@@ -165,6 +178,6 @@ async def _tell(
     document = as_document(result, session.id)
     if request.waits:
         document["background"] = [
-            process_document(each, session.id) async for each in ends(session)
+            process_document(each, session.id) async for each in _ends(session)
         ]
     return document, code

@@ -211,10 +211,10 @@ class Completions:
 
 def message_of(record: ProcessRecord, end: OutputSnapshot) -> str:
     """Return what a model is told of a process that has ended, and of what it does not see."""
-    command = " ".join(record.command.split())
-    if len(command) > LONGEST_COMMAND:
-        command = f"{command[:LONGEST_COMMAND]}..."
-    lines = [f"[Background process {record.id} {_how(record)}.]", f"Command: {command}"]
+    lines = [
+        f"[Background process {record.id} {how_it_goes(record)}.]",
+        f"Command: {short_command(record)}",
+    ]
     if record.last_error:
         lines.append(record.last_error)
     output = clean(end.output).text.strip("\n")
@@ -230,10 +230,21 @@ def message_of(record: ProcessRecord, end: OutputSnapshot) -> str:
     return "\n".join([*lines, output])
 
 
-def _how(record: ProcessRecord) -> str:
+def how_it_goes(record: ProcessRecord) -> str:
+    """Return what is to be said of a process after its name."""
+    if not record.is_terminal:
+        return f"is {record.status}"
+    if record.terminal_cause == "requested_stop":
+        return "was stopped on request"
     if record.exit_code == UNKNOWN_EXIT_CODE:
         return "has ended; its exit code is not known"
     return f"has ended with exit code {record.exit_code}"
+
+
+def short_command(record: ProcessRecord) -> str:
+    """Return the command as one line that is not too long."""
+    command = " ".join(record.command.split())
+    return f"{command[:LONGEST_COMMAND]}..." if len(command) > LONGEST_COMMAND else command
 
 
 def _will_be_owed(record: ProcessRecord) -> bool:

@@ -16,9 +16,12 @@ import anyio
 import mcp_types
 from mcp.server.connection import Connection
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
-from mcp.server.lowlevel.server import Server
+from mcp.server.lowlevel.server import NotificationOptions, Server
+from mcp.server.models import InitializationOptions
+from mcp.shared.exceptions import MCPError
 
 from moorage.errors import ExecutionError, InvalidArguments, UnknownTool
+from moorage.mcp_server import process_resources
 from moorage.mcp_server.options import McpLimits, Options
 from moorage.mcp_server.sessions import Opener, SessionBinding, Sessions, open_sessions
 from moorage.mcp_server.tools import call_result, error_result, mcp_tools, without_structured
@@ -76,7 +79,7 @@ def build_server(
         result = await run_call(context, params.name, params.arguments or {}, options.limits)
         return result if options.structured_content else without_structured(result)
 
-    server = Server(
+    server = _Server(
         "moorage",
         title="Moorage workspace",
         version=metadata.version("moorage"),
@@ -85,10 +88,76 @@ def build_server(
         get_tool_input_schema={tool.name: tool.input_schema for tool in tools}.get,
         on_list_tools=list_tools,
         on_call_tool=call_tool,
+        on_list_resources=list_resources,
+        on_read_resource=read_resource,
+        on_subscribe_resource=subscribe,
+        on_unsubscribe_resource=unsubscribe,
+        on_subscriptions_listen=listen,
     )
     # In place of the SDK's tracing, which asks OpenTelemetry about every message.
     server.middleware[:] = [explain_malformed_call]
     return server
+
+
+class _Server(Server[Sessions]):
+    """Says at the handshake that resources come and go."""
+
+    def create_initialization_options(
+        self, notification_options: NotificationOptions | None = None, *args: Any, **options: Any
+    ) -> InitializationOptions:
+        told = notification_options or NotificationOptions(resources_changed=True)
+        return super().create_initialization_options(told, *args, **options)
+
+
+async def list_resources(
+    context: Context, _: mcp_types.PaginatedRequestParams | None
+) -> mcp_types.ListResourcesResult:
+    """Return the background processes of the session; opens none for it."""
+    processes = binding_of(context).processes
+    resources = [] if processes is None else await process_resources.listed(processes)
+    return mcp_types.ListResourcesResult(resources=resources)
+
+
+async def read_resource(
+    context: Context, params: mcp_types.ReadResourceRequestParams
+) -> mcp_types.ReadResourceResult:
+    """Return how a background process goes, and its newest output."""
+    processes = binding_of(context).processes
+    try:
+        if processes is None:
+            raise InvalidArguments(f"{params.uri} is not there: this session runs nothing yet.")
+        found = await process_resources.contents(processes, params.uri)
+    except ExecutionError as error:
+        raise MCPError(mcp_types.INVALID_PARAMS, str(error)) from error
+    return mcp_types.ReadResourceResult(contents=[found])
+
+
+async def subscribe(
+    context: Context, params: mcp_types.SubscribeRequestParams
+) -> mcp_types.EmptyResult:
+    """Have a client be told when a resource changes."""
+    _addresses_of(context).add(params.uri)
+    return mcp_types.EmptyResult()
+
+
+async def unsubscribe(
+    context: Context, params: mcp_types.UnsubscribeRequestParams
+) -> mcp_types.EmptyResult:
+    """Have a client be told no more."""
+    _addresses_of(context).discard(params.uri)
+    return mcp_types.EmptyResult()
+
+
+async def listen(
+    context: Context, params: mcp_types.SubscriptionsListenRequestParams
+) -> mcp_types.SubscriptionsListenResult:
+    """Tell a client of changes for as long as it listens."""
+    return await binding_of(context).news.listen(context, params)
+
+
+def _addresses_of(context: Context) -> set[str]:
+    news = binding_of(context).news
+    return news.introduce(connection_of(context), context.session)
 
 
 def instructions(place: Place) -> str:
@@ -130,17 +199,24 @@ async def _answer(
 
 def binding_of(context: Context) -> SessionBinding:
     """Return the binding of the MCP session that a call came in, making it at the first call."""
-    sessions = context.lifespan_context
-    # The SDK keeps teardown callbacks on the connection, and gives handlers no other way to it.
-    connection: Connection = context.session._connection  # noqa: SLF001
+    sessions, connection = context.lifespan_context, connection_of(context)
     mcp_session_id = connection.session_id
     if mcp_session_id is None:
-        return sessions.shared()
-    binding = sessions.of(mcp_session_id)
-    if binding is None:
+        binding = sessions.shared()
+    elif (known := sessions.of(mcp_session_id)) is not None:
+        binding = known
+    else:
         binding = sessions.bind(mcp_session_id)
         connection.exit_stack.push_async_callback(sessions.end, mcp_session_id)
+    binding.news.introduce(connection, context.session)
     return binding
+
+
+def connection_of(context: Context) -> Connection:
+    """Return the connection that a request came by."""
+    # The SDK keeps teardown callbacks on it, and gives handlers no other way to it.
+    connection: Connection = context.session._connection  # noqa: SLF001
+    return connection
 
 
 @asynccontextmanager

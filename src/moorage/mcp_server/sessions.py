@@ -13,11 +13,18 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, context
 from typing import Any, Protocol
 
 import anyio
+import msgspec
 from anyio.abc import TaskGroup, TaskStatus
+from anyio.streams.memory import MemoryObjectReceiveStream
 
 from moorage.errors import ConnectionLost, ExecutionError
+from moorage.host.completions import Completions
+from moorage.host.processes import Processes
+from moorage.host.results import ProcessChanged, SessionEvent
+from moorage.mcp_server.news import News
 from moorage.mcp_server.options import McpLimits
-from moorage.protocol.tool_calls import ToolResult
+from moorage.mcp_server.process_resources import news_of
+from moorage.protocol.tool_calls import ContentPart, ToolResult
 
 logger = logging.getLogger(__name__)
 
@@ -29,8 +36,18 @@ class ToolSession(Protocol):
     def id(self) -> str:
         """Return the session's id."""
 
+    @property
+    def processes(self) -> Processes:
+        """Return its background processes."""
+
     async def call(self, tool_name: str, arguments: Mapping[str, Any] | None = None) -> ToolResult:
         """Run one workspace tool."""
+
+    def completions(self) -> Completions:
+        """Return how its background processes ended."""
+
+    def events(self) -> AbstractAsyncContextManager[MemoryObjectReceiveStream[SessionEvent]]:
+        """Open a stream of what happens in it."""
 
 
 Opener = Callable[[str | None], AbstractAsyncContextManager[ToolSession]]
@@ -58,6 +75,8 @@ class SessionBinding:
         self._idle_seconds = math.inf if idle_seconds is None else idle_seconds
         self._opening = anyio.Lock()
         self._slots = anyio.Semaphore(limits.concurrent_calls)
+        self.news = News()
+        """Who is told of its background processes."""
         self._owned: _OwnedSession | None = None
         self._session_id: str | None = None
         self._is_closed = False
@@ -65,13 +84,24 @@ class SessionBinding:
     async def call(self, tool_name: str, arguments: Mapping[str, Any]) -> ToolResult:
         """Run one tool in the session, which is opened first when it is not open.
 
+        The result also tells how background processes ended that nobody was told of.
+
         Raises:
             ExecutionError: whatever opening the session or the call itself raises.
         """
         async with self._slots:
             owned = await self._open()
             with owned.held():
-                return await owned.session.call(tool_name, arguments)
+                session = owned.session
+                return await _with_completions(
+                    await session.call(tool_name, arguments), session.completions()
+                )
+
+    @property
+    def processes(self) -> Processes | None:
+        """Return the background processes of the session, or ``None`` while it is not open."""
+        owned = self._owned
+        return None if owned is None or owned.is_ending else owned.session.processes
 
     async def aclose(self) -> None:
         """End the session, within the grace; a later call is an error."""
@@ -84,7 +114,7 @@ class SessionBinding:
             if self._is_closed:
                 raise ConnectionLost("this MCP session has ended.", hint="Connect again.")
             if self._owned is None or self._owned.is_ending:
-                owned = _OwnedSession(self._opener(self._session_id), self._idle_seconds)
+                owned = _OwnedSession(self._opener(self._session_id), self._idle_seconds, self.news)
                 await self._owners.start(owned.own)
                 self._owned, self._session_id = owned, owned.session.id
                 logger.info("opened session %s", owned.session.id)
@@ -95,9 +125,13 @@ class _OwnedSession:
     """A session together with the task that opened it and will close it."""
 
     def __init__(
-        self, opening: AbstractAsyncContextManager[ToolSession], idle_seconds: float
+        self,
+        opening: AbstractAsyncContextManager[ToolSession],
+        idle_seconds: float,
+        news: News,
     ) -> None:
         self.session: ToolSession
+        self._news = news
         self._opening = opening
         self._idle_seconds = idle_seconds
         self._idle = anyio.CancelScope()
@@ -116,9 +150,12 @@ class _OwnedSession:
         try:
             async with self._opening as self.session:
                 is_open = True
-                task_status.started()
-                with self._idle:
-                    await self._asked_to_end.wait()
+                async with anyio.create_task_group() as telling:
+                    await telling.start(self._tell)
+                    task_status.started()
+                    with self._idle:
+                        await self._asked_to_end.wait()
+                    telling.cancel_scope.cancel()
         except ExecutionError as error:
             if not is_open:
                 raise
@@ -130,6 +167,14 @@ class _OwnedSession:
             logger.exception("session %s failed", self.session.id)
         finally:
             self._ended.set()
+
+    async def _tell(self, *, task_status: TaskStatus[None]) -> None:
+        """Tell the clients what happens to background processes."""
+        async with self.session.events() as events:
+            task_status.started()
+            async for event in events:
+                if isinstance(event, ProcessChanged):
+                    await self._news.publish(news_of(event))
 
     async def end(self, grace_seconds: float) -> None:
         """Ask the owner to close the session and wait until it has, or the grace is over."""
@@ -148,6 +193,28 @@ class _OwnedSession:
             self._holds -= 1
             if not self._holds:
                 self._idle.deadline = anyio.current_time() + self._idle_seconds
+
+
+async def _with_completions(result: ToolResult, completions: Completions) -> ToolResult:
+    """Return the result with what is owed to the model, which thereby counts as told.
+
+    A client never says whether its model has read a result; one that was sent must do.
+    """
+    try:
+        told = await completions.take_news()
+        await completions.acknowledge(*told)
+    except ExecutionError as error:
+        logger.warning("how background processes ended cannot be told now: %s", error)
+        return result
+    if not told:
+        return result
+    texts = [completion.text for completion in told]
+    structured = result.structured_content
+    return msgspec.structs.replace(
+        result,
+        content=(*result.content, *(ContentPart(type="text", text=text) for text in texts)),
+        structured_content=None if structured is None else structured | {"completions": texts},
+    )
 
 
 class Sessions:

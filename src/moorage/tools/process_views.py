@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from moorage.policy.permission import PermissionMode
 from moorage.process.output import clean
 from moorage.protocol.processes import UNKNOWN_EXIT_CODE, OutputSnapshot, ProcessRecord
+from moorage.tools.denials import guidance
 
 NO_NEW_OUTPUT = "(no new output)"
 NO_PROCESSES = "No background processes in this session."
@@ -40,6 +42,9 @@ def read_view(snapshot: OutputSnapshot) -> str:
     parts = [f"{record.id}: {state_of(record)}", text]
     if record.is_terminal and record.last_error:
         parts.append(record.last_error)
+    if record.sandbox_denied:
+        is_reading = record.sandbox_mode == "read-only"
+        parts.append(guidance(PermissionMode.READ_ONLY if is_reading else PermissionMode.STANDARD))
     parts.append(f"({where}; next offset_bytes: {snapshot.end_offset})")
     return "\n".join(parts)
 
