@@ -2,17 +2,22 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import stat
 import time
+from collections.abc import AsyncIterator
+from contextlib import suppress
 
+import anyio
 import pytest
 
 from moorage.errors import ConfigError, ProvisionError
 from moorage.process.kept.records import Folders, stamp
 from moorage.process.managed import identity
 from moorage.process.managed.live import UnknownProcess
-from moorage.protocol.processes import ZERO_TIME
+from moorage.protocol.processes import ZERO_TIME, ProcessRecord
 
+LONG_AGO = "2001-01-01T00:00:00.000000000Z"
 RUNNING = {"status": "running", "terminal_cause": "", "stopped_at": ZERO_TIME, "exit_code": -1}
 
 
@@ -210,3 +215,44 @@ async def test_a_manager_that_is_not_open_says_so(bench) -> None:
         await manager.start(bench.spec("true"))
     await manager.aclose()
     await manager.aclose()
+
+
+@pytest.fixture
+async def survivor(bench, place) -> AsyncIterator[ProcessRecord]:
+    """A process that runs, and whose record says that it was started long ago."""
+    record, path, raw = await ended(bench)
+    runs = await anyio.open_process(["sleep", "60"], cwd=place.root, start_new_session=True)
+    start = identity.identity_of(runs.pid)
+    of = {"pid": runs.pid, "pgid": runs.pid, "process_start_time": start}
+    begun = {"started_at": LONG_AGO, "updated_at": LONG_AGO}
+    path.write_text(json.dumps({**raw, **RUNNING, **of, **begun}))
+    try:
+        await bench.remake()
+        yield bench.manager.get(bench.session, record.id)
+    finally:
+        with suppress(ProcessLookupError):
+            runs.kill()
+        await runs.aclose()
+
+
+async def test_a_process_that_runs_is_kept_however_old_its_record_is(bench, survivor) -> None:
+    assert (survivor.status, survivor.started_at) == ("running", LONG_AGO)
+    assert (bench.folder / "processes" / f"{survivor.id}.json").exists()
+    assert (bench.folder / "logs" / f"{survivor.id}.log").exists()
+
+
+async def test_an_end_that_is_seen_when_all_is_closed_is_left_to_the_next_worker(
+    bench, survivor
+) -> None:
+    live = bench.manager._ledger.find(bench.session, survivor.id)
+    await bench.manager.aclose()
+    os.kill(survivor.pid, signal.SIGKILL)
+    with anyio.fail_after(5):
+        await bench.manager._keeper.survivor_gone(live)
+    on_disk = json.loads((bench.folder / "processes" / f"{survivor.id}.json").read_text())
+    assert on_disk["status"] == "running"
+    await bench.remake()
+
+    found = bench.manager.get(bench.session, survivor.id)
+    assert (found.status, found.terminal_cause) == ("failed", "natural_exit")
+    assert "no worker could see" in found.last_error

@@ -103,8 +103,11 @@ class Keeper:
         await self.retire_unseen(live)
 
     async def retire_unseen(self, live: Live) -> None:
-        """Write the receipt of a process of which nobody saw the end, unless that is done."""
-        if not live.record.is_terminal:
+        """Write the receipt of a process of which nobody saw the end, unless that is done.
+
+        Where the ledger has been closed meanwhile, that is left to the next worker.
+        """
+        if self._ledger.is_open and not live.record.is_terminal:
             live.log.look()
             note = "" if live.is_stop_requested else survivors.explain(live.record)
             await self._settle(live, UNKNOWN_EXIT_CODE, note)
@@ -114,7 +117,7 @@ class Keeper:
         self.cut(live)
         digest = await live.log.digest()
         live.log.close()
-        if live.record.is_terminal:
+        if live.record.is_terminal or not self._ledger.is_open:
             return
         failed = code != 0 and not live.is_stop_requested
         note = problem if failed else ""

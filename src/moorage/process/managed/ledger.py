@@ -60,6 +60,11 @@ class Ledger:
     # Opening and closing.
 
     @property
+    def is_open(self) -> bool:
+        """Return whether records can be read and written now."""
+        return self._opened is not None
+
+    @property
     def folders(self) -> Folders:
         """Return the folders, which are open.
 
