@@ -179,3 +179,24 @@ async def test_a_key_that_spans_windows_is_masked_in_each(bench) -> None:
         at = window.end_offset
     assert "Ab3dAb3d" not in "".join(parts)
     assert "".join(parts).count("[REDACTED]") == 1
+
+
+async def test_offsets_chain_over_characters_of_several_bytes_after_a_cut(bench) -> None:
+    await bench.remake(kept_log_bytes=10_000)
+    started = await bench.start("for i in {1..2000}; do printf 'é€\U0001f600x\\n'; done")
+    record = await bench.end_of(started.id)
+    kept = (bench.folder / "logs" / f"{record.id}.log").read_bytes()
+    assert (len(kept), record.total_bytes) == (10_000, 22_000)
+
+    for size in (1, 5, 997, 100_000):
+        parts, at = [], 0
+        while True:
+            window = await bench.read(record.id, at, max_bytes=size)
+            assert window.start_offset == max(at, record.log_base_offset)
+            assert window.end_offset > window.start_offset
+            parts.append(window.output)
+            at = window.end_offset
+            if not window.truncated:
+                break
+        assert at == record.total_bytes
+        assert "".join(parts) == kept.decode(errors="replace")
