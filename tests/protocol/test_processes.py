@@ -68,6 +68,30 @@ def test_a_record_writes_unset_times_as_the_zero_time_and_leaves_out_what_is_emp
     assert sent["started_at"].endswith("000000001Z")
 
 
+def test_a_full_record_has_the_names_of_the_wire_and_a_receipt() -> None:
+    words = {
+        "lifecycle": "managed",
+        "status": "failed",
+        "owner_kind": "subagent",
+        "completion_mode": "resume",
+        "sandbox_mode": "read-only",
+        "terminal_cause": "natural_exit",
+    }
+    values: dict[type, Any] = {str: "x", int: 1, bool: True, tuple[str, ...]: ("x",)}
+    full = {
+        each.name: words.get(each.name) or values[each.type]
+        for each in msgspec.structs.fields(ProcessRecord)
+    }
+    optional = {
+        "operation_id", "root_thread_id", "host_generation_id", "completion_mode",
+        "process_start_time", "tty", "log_base_offset", "exit_code", "last_error", "sandbox_mode",
+        "sandbox_denied", "sandbox_runner_failed", "sandbox_denial_signatures",
+        "sandbox_runner_failure_signatures", "terminal_cause", "completion_consumed_by",
+        "recheck_minutes", "action",
+    }  # fmt: skip
+    assert set(wire(ProcessRecord(**full))) == ALWAYS | optional | {"total_bytes", "log_sha256"}
+
+
 def test_a_record_of_exit_code_zero_has_no_exit_code_key() -> None:
     done = msgspec.structs.replace(RECORD, exit_code=0, status="stopped")
     assert "exit_code" not in wire(done)
