@@ -94,6 +94,39 @@ async def test_read_only_writes_nothing_even_when_a_reading_command_tries(desk) 
     assert not (desk.path / "ran").exists()
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "sort -o ran file",
+        "sort --output=ran file",
+        "git diff --no-index --output=ran file other",
+        "git log --output=ran",
+        "find . -fprint ran",
+        "find . -exec touch ran +",
+        "tree -o ran",
+        "file -C -m ran",
+        "rg --pre ./writer x",
+        "cat file >ran",
+        "echo $(touch ran)",
+    ],
+)
+@pytest.mark.parametrize("in_background", [False, True])
+async def test_read_only_writes_nothing_through_an_option_of_a_reading_command(
+    desk, command: str, in_background: bool
+) -> None:
+    (desk.path / "file").write_text("2\n1\n")
+    (desk.path / "other").write_text("3\n")
+    (desk.path / "writer").write_text("#!/bin/sh\ntouch ran\n")
+    (desk.path / "writer").chmod(0o755)
+    before = sorted(desk.path.iterdir())
+    with pytest.raises(Refused, match="read_only") as refusal:
+        await desk.call(
+            command=command, mode=PermissionMode.READ_ONLY, run_in_background=in_background
+        )
+    assert refusal.value.reason == "boundary_denied"
+    assert sorted(desk.path.iterdir()) == before
+
+
 async def test_unconfined_writes_anywhere_and_has_no_sandbox(desk) -> None:
     command = f"echo x > {desk.outside}/x && cat {desk.outside}/x"
     text, envelope = await desk.bash(command, mode=PermissionMode.UNCONFINED)
