@@ -424,3 +424,19 @@ async def test_a_lost_launcher_fails_its_processes_and_says_so(bench) -> None:
     record = await bench.end_of(started.id)
     assert (record.status, record.exit_code) == ("failed", -1)
     assert "was ended, and with it this one" in record.last_error
+
+
+async def test_a_managed_process_is_in_its_record_before_it_may_outlive_the_worker(
+    bench, monkeypatch
+) -> None:
+    noted: list[dict[str, object]] = []
+
+    async def leave_at_crash(child: object, log: int) -> None:
+        (file,) = (bench.folder / "processes").glob("*.json")
+        noted.append(json.loads(file.read_text()))
+
+    monkeypatch.setattr(bench.supervisor, "leave_at_crash", leave_at_crash)
+    record = await bench.start("sleep 1000", lifecycle="managed")
+    (before,) = noted
+    assert (before["status"], before["pid"]) == ("running", record.pid)
+    assert before["process_start_time"] == record.process_start_time

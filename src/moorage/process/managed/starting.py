@@ -72,6 +72,7 @@ class Starter:
         try:
             child = await self._launch(live, spec)
             await child.started()
+            self._note_running(live, child)
             if spec.lifecycle == "managed":
                 await self._keeper.leave_at_crash(live, child)
         except BaseException:
@@ -141,9 +142,8 @@ class Starter:
         live.record = msgspec.structs.replace(live.record, tty=True)
         return child
 
-    def _begin(self, live: Live, child: Child) -> Live:
-        """Note that a process runs, follow it, and return it."""
-        live.child = child
+    def _note_running(self, live: Live, child: Child) -> None:
+        """Note which process it is: before it may outlive this worker, else nobody finds it."""
         self._ledger.change(
             live,
             status="running",
@@ -151,6 +151,10 @@ class Starter:
             pgid=child.pid,
             process_start_time=identity_of(child.pid),
         )
+
+    def _begin(self, live: Live, child: Child) -> Live:
+        """Tell that a process runs, follow it, and return it."""
+        live.child = child
         self._ledger.tell("started", live)
         self._supervisor.start_soon(self._keeper.follow, live, child)
         return live
@@ -178,6 +182,7 @@ class Starter:
                 hint="Make room on the disk that holds the worker's state.",
             ) from error
         self._supervisor.keep(child)
+        self._note_running(live, child)
         if spec.lifecycle == "managed":
             await self._keeper.leave_at_crash(live, child)
         return self._begin(live, child)
