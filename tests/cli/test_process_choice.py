@@ -9,10 +9,8 @@ import anyio
 import click
 import pytest
 
-import moorage
 from moorage.cli import process_choice
 from moorage.cli.process_choice import Listed, complete_processes
-from moorage.cli.process_ends import ends
 from moorage.errors import BackendUnavailable
 
 pytestmark = pytest.mark.needs("landlock")
@@ -146,14 +144,3 @@ def test_where_workers_end_with_their_host_nothing_is_started(
 ) -> None:
     ended = command_line("start", "--name", "far", "--", "true")
     assert (ended.code, b"nothing was started" in ended.err) == (125, True)
-
-
-async def test_an_end_is_awaited_through_much_output(places: Path) -> None:
-    with anyio.fail_after(30):
-        async with moorage.open_session(name="site") as session:
-            chatty = await session.processes.start("for i in $(seq 50); do echo $i; done; exit 4")
-            stopped = await session.processes.start("sleep 1000")
-            await session.processes.stop(stopped.id)
-            found = [each async for each in ends(session)]
-            assert [(each.id, each.exit_code) for each in found] == [(chatty.id, 4)]
-            assert found[0].completion_consumed_by == "moorage run"

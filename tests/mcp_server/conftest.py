@@ -17,6 +17,7 @@ from mcp.server.lowlevel.server import Server
 from moorage.errors import ExecutionError, InvalidArguments
 from moorage.host.completions import Completions
 from moorage.host.events import EventFeed
+from moorage.host.extending.notices import Notices
 from moorage.host.results import SessionEvent
 from moorage.mcp_server.options import McpLimits, Options
 from moorage.mcp_server.server import Place, build_server
@@ -77,6 +78,7 @@ class FakeSession:
     def __init__(self, session_id: str, answers: Mapping[str, Answer], folder: Path) -> None:
         self.id = session_id
         self.processes = FakeProcesses()
+        self.extensions = SimpleNamespace(notices=Notices())
         self._feed = EventFeed()
         environment = SimpleNamespace(is_provisioned=True, is_closed=False)
         self._completions = Completions(environment, self.processes, folder / f"{session_id}.json")

@@ -32,7 +32,7 @@ def options(tmp_path: Path) -> Callable[..., Options]:
 
 def test_a_plan_says_where_and_how_far_and_keeps_nothing(options, tmp_path: Path) -> None:
     place = place_of(plan_of(options(mode="read_only")))
-    assert place == ("local", str(tmp_path / "workspace"), PermissionMode.READ_ONLY)
+    assert place == ("local", str(tmp_path / "workspace"), PermissionMode.READ_ONLY, (), "")
     assert not (tmp_path / "home").exists()
 
 

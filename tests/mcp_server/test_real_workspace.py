@@ -357,3 +357,26 @@ async def test_a_background_process_is_a_resource_and_its_end_is_told_once(conne
         assert text(told).endswith("Output:\nbuilt")
         assert told.structured_content["exit_code"] == 0
         assert "built" not in text(await client.call_tool("bash", {"command": "true"}))
+
+
+async def test_an_extension_offers_its_tools_and_says_its_news(connect: Connect) -> None:
+    async with connect("--extension", "monitor") as client:
+        assert "start a monitor" in client.instructions
+        names = [tool.name for tool in (await client.list_tools()).tools]
+        assert "monitor_start" in names
+        command = "until test -e go; do sleep 0.01; done; echo seen; exec sleep 1000"
+        started = await client.call_tool("monitor_start", {"command": command})
+        monitor = started.structured_content["monitor_id"]
+        told = await client.call_tool("bash", {"command": "touch go"})
+        with anyio.fail_after(30):
+            while len(told.content) < 2:
+                told = await client.call_tool("monitor_list", {})
+        assert told.content[1].text == f"[Monitor {monitor}] event 1: seen"
+        assert told.structured_content["notices"] == [told.content[1].text]
+
+
+async def test_hand_over_can_be_switched_off(connect: Connect) -> None:
+    async with connect("--no-hand-over") as client:
+        arguments = {"command": "sleep 1000", "timeout_seconds": 1, "hand_over": True}
+        result = await client.call_tool("bash", arguments)
+        assert result.structured_content["outcome"] == "timed_out"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,6 +18,7 @@ from moorage.backends.catalogue import load_backend
 from moorage.backends.profile import LOCAL
 from moorage.confine.code_places import check_code_apart, code_places
 from moorage.errors import ConfigError
+from moorage.extensions.catalogue import load_extension
 from moorage.host.environments import Environment, identity_of
 from moorage.host.record import CallLog
 from moorage.host.session import Session
@@ -39,6 +40,8 @@ class SessionOptions(msgspec.Struct, frozen=True, kw_only=True):
     name: str = ""
     writable_roots: Sequence[str | os.PathLike[str]] = ()
     home: str | os.PathLike[str] | None = None
+    extensions: Sequence[str] | None = None
+    hands_over: bool | None = None
 
 
 class SessionPlan:
@@ -62,6 +65,11 @@ class SessionPlan:
         else:
             selection = _selected(self._configuration, options)
         self.selection = regranted(selection, None, options.writable_roots)
+        chosen = options.extensions
+        names = self._configuration.extensions if chosen is None else chosen
+        self.extensions = tuple(load_extension(name) for name in dict.fromkeys(names))
+        wished = options.hands_over
+        self.hands_over = self._configuration.hand_over if wished is None else wished
         self._stays = bool(options.name) or not self._is_new
         self.placement = self._placement(self.selection)
 
@@ -102,6 +110,8 @@ async def open_session(  # noqa: PLR0913 - the one door of the library; every op
     name: str = "",
     writable_roots: Sequence[str | os.PathLike[str]] = (),
     home: str | os.PathLike[str] | None = None,
+    extensions: Sequence[str] | None = None,
+    hands_over: bool | None = None,
 ) -> AsyncIterator[Session]:
     """Open a session in an environment and close it at the end, with all that it started.
 
@@ -116,6 +126,9 @@ async def open_session(  # noqa: PLR0913 - the one door of the library; every op
         name: a name for the new session.
         writable_roots: more folders that tools and commands may write, chosen by the user.
         home: Moorage's home; ``MOORAGE_HOME`` or the XDG folders by default.
+        extensions: names of optional extensions to enable; those of the configuration by default.
+        hands_over: whether slow commands of a model's ``bash`` go on in the background; the
+            configuration's choice by default, which is yes.
 
     Raises:
         ConfigError: an argument or the configuration is impossible; nothing was started.
@@ -129,6 +142,8 @@ async def open_session(  # noqa: PLR0913 - the one door of the library; every op
         name=name,
         writable_roots=writable_roots,
         home=home,
+        extensions=extensions,
+        hands_over=hands_over,
     )
     async with open_planned(SessionPlan(options)) as session:
         yield session
@@ -145,13 +160,20 @@ async def open_planned(plan: SessionPlan) -> AsyncIterator[Session]:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(log.keep_synced)
             environment = Environment(backend, plan.placement, tasks)
+            session = Session(
+                plan.selection, environment, log, folder, regrant=plan.regrant, tasks=tasks
+            )
+            session.hands_over = plan.hands_over
             try:
-                yield Session(plan.selection, environment, log, folder, regrant=plan.regrant)
+                for extension in plan.extensions:
+                    await session.extensions.enable(extension)
+                yield session
             except Exception as error:  # noqa: BLE001 - raised again where no task group wraps it
                 failure = error
             finally:
                 with anyio.CancelScope(shield=True):
-                    failure = await _closed(environment, failure)
+                    for close in (session.extensions.aclose, environment.aclose):
+                        failure = await _closed(close, failure)
             tasks.cancel_scope.cancel()
     finally:
         log.close()
@@ -180,10 +202,12 @@ def regranted(
     )
 
 
-async def _closed(environment: Environment, failure: Exception | None) -> Exception | None:
-    """Close the environment; return what is to be raised for the whole."""
+async def _closed(
+    close: Callable[[], Awaitable[None]], failure: Exception | None
+) -> Exception | None:
+    """Close one part; return what is to be raised for the whole."""
     try:
-        await environment.aclose()
+        await close()
     except Exception as error:  # noqa: BLE001 - raised by the caller, beside what came before
         if failure is None:
             return error

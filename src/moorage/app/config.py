@@ -54,6 +54,11 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     execution_environments: ExecutionEnvironments = ExecutionEnvironments()
     writable_roots: tuple[str, ...] = ()
     confinement: ConfinementChoice | None = None
+    extensions: tuple[str, ...] = ()
+    """Names of the extensions that every session has, unless it chooses its own."""
+
+    hand_over: bool = True
+    """Whether slow commands of a model go on in the background."""
 
     def profile_names(self) -> tuple[str, ...]:
         """Return the names that a session can choose, ``local`` first."""

@@ -17,6 +17,7 @@ EPILOG = """\b
 Examples:
   moorage mcp --workspace ~/project
   moorage mcp --workspace ~/project --mode read_only
+  moorage mcp --extension monitor
   moorage mcp --http 127.0.0.1:8765
   claude mcp add moorage -- moorage mcp --workspace "$PWD" --text-only
 
@@ -46,11 +47,26 @@ The environment and the mode are chosen here and nowhere else; no tool can chang
     "--name", "session_name", metavar="NAME", help="Name of the session (standard streams only)."
 )
 @click.option(
+    "--extension", "extensions", multiple=True, metavar="NAME",
+    help="Offer the tools of an extension, such as monitor; repeatable.",
+)  # fmt: skip
+@click.option(
+    "--no-hand-over", is_flag=True,
+    help="Never let a slow command go on in the background by itself.",
+)  # fmt: skip
+@click.option(
     "--text-only",
     is_flag=True,
     help="Leave structured data out, for clients that show the model nothing else.",
 )
-def command(address: tuple[str, int] | None, *, text_only: bool, **options: Any) -> int:
+def command(
+    address: tuple[str, int] | None,
+    *,
+    extensions: tuple[str, ...],
+    no_hand_over: bool,
+    text_only: bool,
+    **options: Any,
+) -> int:
     """Serve a workspace to any MCP client until the client leaves."""
     if find_spec("mcp") is None or find_spec("uvicorn") is None:
         raise BackendUnavailable(
@@ -61,6 +77,13 @@ def command(address: tuple[str, int] | None, *, text_only: bool, **options: Any)
     from moorage.mcp_server import Options, run_http, run_stdio  # noqa: PLC0415
 
     host, port = address or ("127.0.0.1", 0)
-    chosen = Options(structured_content=not text_only, host=host, port=port, **options)
+    chosen = Options(
+        structured_content=not text_only,
+        extensions=extensions or None,
+        hands_over=False if no_hand_over else None,
+        host=host,
+        port=port,
+        **options,
+    )
     anyio.run(run_stdio if address is None else run_http, chosen)
     return exit_codes.OK

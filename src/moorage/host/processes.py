@@ -90,6 +90,8 @@ class Processes:
             ProtocolMismatch: the worker cannot start processes that are found again; nothing ran.
             OutcomeUnknown: the answer was lost; look for the operation before another start.
         """
+        if unknown := options.keys() - StartOptions.__optional_keys__:
+            raise TypeError(f"start() takes no {', '.join(sorted(unknown))}")
         if not command.strip():
             raise InvalidArguments("The command is blank; nothing ran.", hint="Give a command.")
         request = StartRequest(

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from anyio.abc import TaskGroup
 from anyio.streams.memory import MemoryObjectReceiveStream
 
 from moorage.backends.backend import Placement
@@ -20,12 +21,13 @@ from moorage.errors import (
     OutcomeUnknown,
     RemoteProtocolViolation,
     ToolFailed,
-    UnknownTool,
 )
 from moorage.host import artifacts, byte_exchange
 from moorage.host.completions import Completions
 from moorage.host.environments import Environment
 from moorage.host.events import EventFeed
+from moorage.host.extending.enabling import Extensions
+from moorage.host.extending.toolbox import Toolbox
 from moorage.host.processes import Processes
 from moorage.host.record import CallLog, hash_of
 from moorage.host.results import (
@@ -43,7 +45,7 @@ from moorage.policy.decide import check_call
 from moorage.policy.permission import PermissionMode
 from moorage.protocol.processes import ProcessEvent
 from moorage.protocol.tool_calls import ExecuteRequest, ToolCall, ToolResult
-from moorage.protocol.workspace_tools import WORKSPACE_TOOLS, OverwritePolicy, ToolSpec
+from moorage.protocol.workspace_tools import OverwritePolicy, ToolSpec
 
 Regrant = Callable[
     [Selection, str | None, Sequence[str | os.PathLike[str]]], tuple[Selection, Placement]
@@ -72,6 +74,7 @@ class Session:
         folder: Path,
         *,
         regrant: Regrant,
+        tasks: TaskGroup,
     ) -> None:
         """Put the parts together; nothing is started before the first call."""
         self._selection = selection
@@ -82,6 +85,12 @@ class Session:
         self._events = EventFeed()
         self.processes = Processes(environment, selection.id)
         """The background processes of the session."""
+        self.extensions = Extensions(self, tasks)
+        """Optional extensions, none of which is enabled at first."""
+        self.toolbox = Toolbox(self.extensions)
+        """Every tool that the session offers."""
+        self.hands_over = True
+        """Whether a slow command of a model's ``bash`` goes on in the background."""
         self._completions = Completions(environment, self.processes, folder / "completions.json")
         environment.listen(self._on_process)
 
@@ -96,6 +105,11 @@ class Session:
         return self._selection.environment
 
     @property
+    def backend(self) -> str:
+        """Return the name of the backend of its environment."""
+        return self._environment.placement.profile.backend
+
+    @property
     def workspace(self) -> str:
         """Return the absolute path of the workspace inside the environment."""
         return self._environment.placement.workspace
@@ -107,8 +121,8 @@ class Session:
 
     @property
     def tools(self) -> tuple[ToolSpec, ...]:
-        """Return the workspace tools that a model may call here."""
-        return tuple(WORKSPACE_TOOLS.values())
+        """Return the tools that a model may call here."""
+        return self.toolbox.specs
 
     async def capabilities(self) -> frozenset[str]:
         """Return the capabilities that the worker promised."""
@@ -122,14 +136,15 @@ class Session:
         actor: str | None = None,
         input: bytes | None = None,  # noqa: A002 - the name that subprocess uses
     ) -> ToolResult:
-        """Call a workspace tool as a model would, and return its whole result.
+        """Call a tool as a model would, and return its whole result.
 
         Raises:
             UnknownTool, InvalidArguments, Refused: nothing happened.
             OutcomeUnknown: the worker went away during the call.
         """
+        if tool_name == "bash" and not self.hands_over:
+            arguments = {**(arguments or {}), "hand_over": False}
         encoded = _encoded(tool_name, arguments or {})
-        purpose = str((arguments or {}).get("purpose", ""))
         call = ToolCall(
             name=_named(tool_name, "the tool"), arguments=encoded.decode(), id=self._log.next_id()
         )
@@ -140,9 +155,11 @@ class Session:
             call_id=call.id,
             actor=who,
             arguments_sha256=hash_of(encoded),
-            purpose=purpose,
+            purpose=str((arguments or {}).get("purpose", "")),
         )
-        self._publish(result)
+        change = file_change(result.structured_content or {})
+        if change is not None and not result.is_error:
+            self._events.announce_change(change)
         return result
 
     async def run(
@@ -280,8 +297,7 @@ class Session:
     ) -> None:
         """Change the permission mode or add writable folders, as the user asked.
 
-        For the user's own code; no tool reaches it. The choice is saved with the session. The
-        worker is replaced, so what still runs in it is ended.
+        For the user's own code; no tool reaches it. The choice is saved; the worker is replaced.
 
         Raises:
             ConfigError: there is no such mode or folder; nothing has changed.
@@ -310,13 +326,10 @@ class Session:
         return await self._log.recorded(work, mode=self.mode.value, **facts)
 
     async def _checked(self, call: ToolCall, actor: str, stdin: bytes | None) -> ToolResult:
-        spec = WORKSPACE_TOOLS.get(call.name)
-        if spec is None:
-            raise UnknownTool(
-                f"{call.name!r} is not a workspace tool.",
-                hint=f"The tools are {', '.join(WORKSPACE_TOOLS)}.",
-            )
+        spec = self.toolbox.spec(call.name)
         check_call(call.name, spec.effect, mode=self.mode, highest=self._selection.mode)
+        if self.toolbox.is_of_extension(call.name):
+            return await self.toolbox.answer(call)
         return await self._execute(call, actor, stdin)
 
     async def _execute(self, call: ToolCall, actor: str, stdin: bytes | None) -> ToolResult:
@@ -346,11 +359,6 @@ class Session:
                 hint="Look at the file before you repeat it.",
             )
         return change
-
-    def _publish(self, result: ToolResult) -> None:
-        change = file_change(result.structured_content or {})
-        if change is not None and not result.is_error:
-            self._events.announce_change(change)
 
 
 def _bytes_result(action: str, path: str, size: int) -> ToolResult:

@@ -36,6 +36,8 @@ def plan_of(options: Options, session_id: str | None = None) -> SessionPlan:
         session_id=session_id or options.session_id or None,
         writable_roots=options.writable_roots,
         home=options.home,
+        extensions=options.extensions,
+        hands_over=options.hands_over,
     )
     name = options.session_name
     if chosen.session_id is not None or not name:
@@ -49,7 +51,13 @@ def plan_of(options: Options, session_id: str | None = None) -> SessionPlan:
 def place_of(plan: SessionPlan) -> Place:
     """Return where the tools of a planned session act."""
     chosen = plan.selection
-    return Place(environment=chosen.environment, workspace=chosen.workspace, mode=chosen.mode)
+    return Place(
+        environment=chosen.environment,
+        workspace=chosen.workspace,
+        mode=chosen.mode,
+        specs=tuple(spec for each in plan.extensions for spec in each.specs),
+        guidance="\n\n".join(each.guidance for each in plan.extensions),
+    )
 
 
 def session_opener(options: Options) -> Opener:

@@ -55,6 +55,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """Go on in a saved session; over standard streams only."""
     session_name: str | None = None
     """Go on in the session of this name, or begin one; over standard streams only."""
+    extensions: tuple[str, ...] | None = None
+    """Names of the extensions; those of the configuration by default."""
+    hands_over: bool | None = None
+    """Whether slow commands go on in the background; the configuration's choice by default."""
     structured_content: bool = True
     """Send each result's structured data beside its text. Some clients show the model nothing but
     the structured data when both are there; for those it can be left out."""

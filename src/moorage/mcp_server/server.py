@@ -7,7 +7,7 @@ says so, and a cancelled ``Session.call`` stops the command in the environment.
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from importlib import metadata
 from typing import Any, NamedTuple
@@ -26,7 +26,7 @@ from moorage.mcp_server.options import McpLimits, Options
 from moorage.mcp_server.sessions import Opener, SessionBinding, Sessions, open_sessions
 from moorage.mcp_server.tools import call_result, error_result, mcp_tools, without_structured
 from moorage.policy.permission import PermissionMode
-from moorage.protocol.workspace_tools import WORKSPACE_TOOLS
+from moorage.protocol.workspace_tools import WORKSPACE_TOOLS, ToolSpec
 
 logger = logging.getLogger(__name__)
 
@@ -34,11 +34,13 @@ Context = ServerRequestContext[Sessions, Any]
 
 
 class Place(NamedTuple):
-    """Where the tools act and how far they may reach."""
+    """Where the tools act and how far they may reach, and what extensions add to them."""
 
     environment: str
     workspace: str
     mode: PermissionMode
+    specs: tuple[ToolSpec, ...] = ()
+    guidance: str = ""
 
 
 MODE_SENTENCES = {
@@ -66,7 +68,8 @@ def build_server(
         ) as sessions:
             yield sessions
 
-    tools = mcp_tools()
+    tools = mcp_tools((*WORKSPACE_TOOLS.values(), *place.specs))
+    schemas = {tool.name: tool.input_schema for tool in tools}
 
     async def list_tools(
         _: Context, __: mcp_types.PaginatedRequestParams | None
@@ -76,7 +79,10 @@ def build_server(
     async def call_tool(
         context: Context, params: mcp_types.CallToolRequestParams
     ) -> mcp_types.CallToolResult:
-        result = await run_call(context, params.name, params.arguments or {}, options.limits)
+        if params.name in schemas:
+            result = await run_call(context, params.name, params.arguments or {}, options.limits)
+        else:
+            result = error_result(_unknown(params.name, schemas))
         return result if options.structured_content else without_structured(result)
 
     server = _Server(
@@ -85,7 +91,7 @@ def build_server(
         version=metadata.version("moorage"),
         instructions=instructions(place),
         lifespan=lifespan,
-        get_tool_input_schema={tool.name: tool.input_schema for tool in tools}.get,
+        get_tool_input_schema=schemas.get,
         on_list_tools=list_tools,
         on_call_tool=call_tool,
         on_list_resources=list_resources,
@@ -97,6 +103,12 @@ def build_server(
     # In place of the SDK's tracing, which asks OpenTelemetry about every message.
     server.middleware[:] = [explain_malformed_call]
     return server
+
+
+def _unknown(tool_name: str, known: Iterable[str]) -> UnknownTool:
+    return UnknownTool(
+        f"no workspace tool is named {tool_name!r}.", hint=f"The tools are {', '.join(known)}."
+    )
 
 
 class _Server(Server[Sessions]):
@@ -169,8 +181,9 @@ def instructions(place: Place) -> str:
         "Each bash call is a fresh, non-interactive shell: put `cd` and variables into the command "
         "that needs them. A result states how the command ended; when output was cut, it names the "
         "file that holds all of it. Only the user can change the mode or the writable folders, so "
-        "do not look for a way around a refusal."
-    )
+        "do not look for a way around a refusal. "
+        f"{place.guidance}"
+    ).rstrip()
 
 
 async def run_call(
@@ -186,11 +199,6 @@ async def _answer(
 ) -> mcp_types.CallToolResult:
     """Return the tool's result; whatever Moorage refuses or loses is a result that says so."""
     try:
-        if tool_name not in WORKSPACE_TOOLS:
-            raise UnknownTool(
-                f"no workspace tool is named {tool_name!r}.",
-                hint=f"The tools are {', '.join(WORKSPACE_TOOLS)}.",
-            )
         return call_result(await binding_of(context).call(tool_name, arguments))
     except ExecutionError as error:
         logger.info("%s: %s", tool_name, error)

@@ -19,6 +19,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream
 
 from moorage.errors import ConnectionLost, ExecutionError
 from moorage.host.completions import Completions
+from moorage.host.extending.enabling import Extensions
 from moorage.host.processes import Processes
 from moorage.host.results import ProcessChanged, SessionEvent
 from moorage.mcp_server.news import News
@@ -42,6 +43,10 @@ class ToolSession(Protocol):
 
     async def call(self, tool_name: str, arguments: Mapping[str, Any] | None = None) -> ToolResult:
         """Run one workspace tool."""
+
+    @property
+    def extensions(self) -> Extensions:
+        """Return its extensions."""
 
     def completions(self) -> Completions:
         """Return how its background processes ended."""
@@ -84,7 +89,8 @@ class SessionBinding:
     async def call(self, tool_name: str, arguments: Mapping[str, Any]) -> ToolResult:
         """Run one tool in the session, which is opened first when it is not open.
 
-        The result also tells how background processes ended that nobody was told of.
+        The result also tells what nobody was told of: how background processes ended, and what
+        extensions have to say.
 
         Raises:
             ExecutionError: whatever opening the session or the call itself raises.
@@ -93,9 +99,7 @@ class SessionBinding:
             owned = await self._open()
             with owned.held():
                 session = owned.session
-                return await _with_completions(
-                    await session.call(tool_name, arguments), session.completions()
-                )
+                return await _with_news(await session.call(tool_name, arguments), session)
 
     @property
     def processes(self) -> Processes | None:
@@ -195,26 +199,33 @@ class _OwnedSession:
                 self._idle.deadline = anyio.current_time() + self._idle_seconds
 
 
-async def _with_completions(result: ToolResult, completions: Completions) -> ToolResult:
+async def _with_news(result: ToolResult, session: ToolSession) -> ToolResult:
     """Return the result with what is owed to the model, which thereby counts as told.
 
     A client never says whether its model has read a result; one that was sent must do.
     """
+    completed = await _ends(session.completions())
+    noticed = [notice.text for notice in session.extensions.notices.take()]
+    texts = [*completed, *noticed]
+    if not texts:
+        return result
+    structured = result.structured_content
+    if structured is not None:
+        structured |= {"completions": completed} if completed else {}
+        structured |= {"notices": noticed} if noticed else {}
+    content = (*result.content, *(ContentPart(type="text", text=text) for text in texts))
+    return msgspec.structs.replace(result, content=content, structured_content=structured)
+
+
+async def _ends(completions: Completions) -> list[str]:
+    """Return how background processes ended; a result must not be lost for their sake."""
     try:
         told = await completions.take_news()
         await completions.acknowledge(*told)
     except ExecutionError as error:
         logger.warning("how background processes ended cannot be told now: %s", error)
-        return result
-    if not told:
-        return result
-    texts = [completion.text for completion in told]
-    structured = result.structured_content
-    return msgspec.structs.replace(
-        result,
-        content=(*result.content, *(ContentPart(type="text", text=text) for text in texts)),
-        structured_content=None if structured is None else structured | {"completions": texts},
-    )
+        return []
+    return [completion.text for completion in told]
 
 
 class Sessions:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import signal
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import anyio
@@ -90,6 +91,7 @@ class LauncherEnd:
         self._running = anyio.CancelScope(shield=True)
         self._is_lost = False
         self._is_spared = False
+        self._spared_calls: set[int] = set()
         self._sending = anyio.Lock(fast_acquire=True)
         self._in_flight = anyio.Semaphore(limits.spawns_in_flight, fast_acquire=True)
 
@@ -294,7 +296,16 @@ class LauncherEnd:
         if not self._is_spared:
             self._is_spared = True
             self._nursery.spare(self._launch)
+        self._spared_calls.add(call.number)
         await self._send(Message(Kind.KEEP, call.number), (log, *sources))
+
+    async def keep_no_more(self, call: Call) -> None:
+        """Take back ``leave_at_crash``, once everything that the call printed was taken."""
+        if call.number not in self._spared_calls or self._is_lost:
+            return
+        self._spared_calls.discard(call.number)
+        with suppress(EnvironmentDied):  # Then nothing is kept any more.
+            await self._send(Message(Kind.KEEP, call.number))
 
     async def close(self, grace_seconds: float) -> int:
         """End everything that the launcher started, then the launcher; return how many survived."""

@@ -235,6 +235,7 @@ class Supervisor:
             ShutdownIncomplete: something of it survived SIGKILL.
         """
         if (held := self._held.pop(child, None)) is not None:
+            await held[0].keep_no_more(held[1])
             await self._leave(*held, child)
 
     def start_soon(

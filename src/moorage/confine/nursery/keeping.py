@@ -47,9 +47,10 @@ class Keeping:
         return self._kept.keys()
 
     def keep(self, call: int, descriptors: Sequence[int]) -> None:
-        """Keep a call; the descriptors of an earlier order are replaced."""
+        """Keep a call; an earlier order is replaced, or taken back where no descriptors come."""
         self.forget(call)
-        self._kept[call] = Kept(descriptors[0], descriptors[1:])
+        if descriptors:
+            self._kept[call] = Kept(descriptors[0], descriptors[1:])
 
     def forget(self, call: int) -> None:
         """Keep a call no more."""

@@ -45,6 +45,9 @@ CHASES = 10
 CHASE_SECONDS = 0.02
 """Chases in a row after what outruns SIGKILL: more gain nothing where many outrun it at once."""
 
+HANG_UP_MS = 200
+"""How long after the nursery a worker that was killed may still seem to be there."""
+
 LOST_KILL_SECONDS = 5.0
 """How long to go on killing when nobody waits for an answer."""
 
@@ -208,11 +211,24 @@ class Launcher:
         told = ready.get(self._channel.fileno(), 0)
         if self._lifeline in ready:
             # A worker that only lost the nursery takes everything here for ended.
-            self._lose(poll, may_keep=bool(told & select.POLLHUP))
+            self._lose(poll, may_keep=self._take_last_orders())
         elif told and not self._receive():
             self._lose(poll, may_keep=True)
 
     # What comes in.
+
+    def _take_last_orders(self) -> bool:
+        """Return whether the worker is gone, after all that it had said before was done.
+
+        One that is killed closes its files one after another, so the nursery may be faster.
+        """
+        hang_up = select.poll()
+        hang_up.register(self._channel, 0)
+        if not hang_up.poll(HANG_UP_MS):
+            return False
+        while self._receive():
+            pass
+        return True
 
     def _receive(self) -> bool:
         """Handle one message; ``False`` when the worker is gone.
@@ -323,9 +339,8 @@ class Launcher:
         for call, status in finished:
             if not has_orphans:
                 self._families.forget(call)
-            if self._is_connected:
-                self._keeping.forget(call)
-            elif has_orphans and call in self._keeping.calls:
+            # A kept call stays so: the worker may not have taken yet what it printed last.
+            if not self._is_connected and has_orphans and call in self._keeping.calls:
                 # Nobody else would ever end what it leaves.
                 self._begin_ending(call, (0, int(LOST_KILL_SECONDS * 1000)))
             self._tell(Kind.EXITED, call, status, int(has_orphans))

@@ -1,0 +1,1 @@
+"""What optional extensions add to a session, and what they may use."""
