@@ -196,6 +196,71 @@ def test_a_nursery_that_goes_away_takes_everything_along(bench) -> None:
     os.close(output)
 
 
+@pytest.fixture
+def log(tmp_path) -> Iterator[int]:
+    log = os.open(tmp_path / "log", os.O_RDWR | os.O_CREAT)
+    yield log
+    os.close(log)
+
+
+@pytest.fixture
+def woken(bench) -> Iterator[Bench]:
+    """Have the end of every child wake the launcher."""
+    before = signal.signal(signal.SIGCHLD, lambda *_: os.write(bench.wakeup_held, b"x"))
+    yield bench
+    signal.signal(signal.SIGCHLD, before)
+
+
+def test_the_last_words_of_a_kept_program_that_ended_before_its_worker_are_logged(
+    woken, log, monkeypatch
+) -> None:
+    bench = woken
+    output = bench.spawn(1, b"echo last")
+    os.set_blocking(output, False)
+    bench.say(Message(Kind.KEEP, 1), (log, output))
+
+    def reap() -> Reaped:
+        reaped = bench.reap()
+        if reaped.ended:
+            bench.worker._connection.shutdown(socket.SHUT_WR)
+        return reaped
+
+    monkeypatch.setattr(bench.launcher, "_reaper", reap)
+    bench.run()
+    assert os.pread(log, 100, 0) == b"last\n"
+    os.close(output)
+
+
+def test_what_the_worker_took_is_kept_no_more(bench, log) -> None:
+    output = bench.spawn(1, b"echo; sleep 1000")
+    bench.say(Message(Kind.KEEP, 1), (log, output))
+    bench.say(Message(Kind.KEEP, 1))
+    bench.worker._connection.shutdown(socket.SHUT_WR)
+    bench.run()
+    assert os.pread(log, 100, 0) == b""
+    os.close(output)
+
+
+def test_a_last_order_counts_though_the_nursery_went_first(woken, log, monkeypatch) -> None:
+    bench = woken
+    output = bench.spawn(1, b"sleep 0.1; echo kept")
+    os.set_blocking(output, False)
+    tell = bench.launcher._tell
+
+    def end_everybody(kind: Kind, *more: int) -> None:
+        tell(kind, *more)
+        if kind is Kind.STARTED:
+            bench.say(Message(Kind.KEEP, 1), (log, output))
+            bench.worker.close()
+            os.close(bench.lifeline_held)
+            bench.lifeline_held = os.open(os.devnull, os.O_RDONLY)
+
+    monkeypatch.setattr(bench.launcher, "_tell", end_everybody)
+    bench.launcher.run()
+    assert os.pread(log, 100, 0) == b"kept\n"
+    os.close(output)
+
+
 def test_answers_wait_until_the_worker_reads(bench) -> None:
     for call in range(1, 4):
         bench.say(Message(Kind.COUNT, call))
