@@ -113,7 +113,8 @@ async def session_with(replies: Replies) -> AsyncIterator[tuple[Session, Hostile
             backend = HostileBackend(replies, tasks)
             environment = Environment(backend, placement, tasks)
             regrant = lambda selection, *_: (selection, placement)  # noqa: E731
-            yield Session(selection, environment, log, folder, regrant=regrant), backend, folder
+            session = Session(selection, environment, log, folder, regrant=regrant, tasks=tasks)
+            yield session, backend, folder
             await environment.aclose()
         log.close()
 
