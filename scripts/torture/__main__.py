@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory, gettempdir
 import anyio
 import anyio.to_thread
 
-from torture import ending, proofs, report
+from torture import ending, proofs, report, table
 from torture.proofs import Deliveries
 from torture.report import Verdict
 from torture.running import Torture
@@ -60,8 +60,11 @@ async def _bounded(seed: int, seconds: int) -> tuple[list[Verdict], Chronicle]:
     with TemporaryDirectory(prefix=f"moorage-{token}-", dir=TEMPORARY) as folder:
         with anyio.move_on_after(seconds) as scope:
             found = await _tortured(Path(folder), seed, seconds, chronicle)
+        # What a failed run leaves must not go on: whatever it was, the proofs have seen it.
+        left = table.marked(Path(folder).name)
+        table.end(left)
         if scope.cancelled_caught:
-            text = f"it was not at its end after {seconds} s"
+            text = f"it was not at its end after {seconds} s; {len(left)} processes were left"
             found.append(Verdict("in time", f"{seconds} s", [text, *chronicle.surprises]))
     return found, chronicle
 

@@ -24,7 +24,7 @@ MOST_BURSTS = 24
 """Processes that print some MB: each of their bytes is looked at in the end."""
 
 MANY_LINES = (100_000, 700_000)
-READY_SECONDS = 20.0
+READY_SECONDS = 10.0
 
 
 @dataclasses.dataclass

@@ -21,7 +21,7 @@ ACTORS_PER_HANDLE = 3
 PAUSES = {"act": (0.0, 0.25), "deliver": (0.2, 0.8), "crash": (3.0, 9.0)}
 """Seconds between two deeds, at least and at most."""
 
-LONGEST_ACTION_SECONDS = 30.0
+LONGEST_ACTION_SECONDS = 15.0
 """One that takes longer hangs; the torture goes on without it and tells."""
 
 LOSSES = (ConnectionLost, EnvironmentDied, OutcomeUnknown)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Collection
+import signal
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from pathlib import Path
 
@@ -54,6 +55,19 @@ def marked(token: str, apart_from: Collection[int] = ()) -> list[Sighting]:
             if seen is not None and seen.state not in "ZX":
                 found.append(seen)
     return found
+
+
+def end(left: Iterable[Sighting]) -> None:
+    """Kill processes that were found by their mark, unless a pid means another one by now."""
+    for each in left:
+        with suppress(OSError):
+            handle = os.pidfd_open(each.pid)
+            try:
+                now = look_at(each.pid)
+                if now is not None and now.started == each.started:
+                    signal.pidfd_send_signal(handle, signal.SIGKILL)
+            finally:
+                os.close(handle)
 
 
 def _carries(folder: Path, token: bytes) -> bool:

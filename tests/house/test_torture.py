@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import random
 import signal
@@ -80,6 +81,20 @@ def test_an_orphan_is_found(orphan: subprocess.Popen[bytes]) -> None:
     (finding,) = proofs.orphans(table.marked(TOKEN))
     assert str(orphan.pid) in finding
     assert "bash" in finding
+
+
+def test_an_orphan_that_was_found_is_ended(orphan: subprocess.Popen[bytes]) -> None:
+    table.end(table.marked(TOKEN))
+    assert orphan.wait() == -signal.SIGKILL
+
+
+def test_a_process_that_only_has_the_pid_of_an_orphan_is_left_alone(
+    orphan: subprocess.Popen[bytes],
+) -> None:
+    (seen,) = table.marked(TOKEN)
+    table.end([dataclasses.replace(seen, started=seen.started - 1)])
+    assert orphan.communicate(b"\n")[0] == b""
+    assert orphan.returncode == 0
 
 
 def test_one_that_has_ended_is_no_orphan(orphan: subprocess.Popen[bytes]) -> None:
