@@ -39,6 +39,7 @@ class Call:
         "error",
         "exited",
         "has_orphans",
+        "is_kept",
         "number",
         "pid",
         "started",
@@ -56,6 +57,7 @@ class Call:
         self.error: OSError | None = None
         self.wait_status: int | None = None
         self.has_orphans = False
+        self.is_kept = False
 
 
 class _Answer:
@@ -91,7 +93,6 @@ class LauncherEnd:
         self._running = anyio.CancelScope(shield=True)
         self._is_lost = False
         self._is_spared = False
-        self._spared_calls: set[int] = set()
         self._sending = anyio.Lock(fast_acquire=True)
         self._in_flight = anyio.Semaphore(limits.spawns_in_flight, fast_acquire=True)
 
@@ -291,21 +292,13 @@ class LauncherEnd:
         """Signal a call's program and its descendants."""
         await self._send(Message(Kind.SIGNAL, call.number, (number,)))
 
-    async def leave_at_crash(self, call: Call, log: int, sources: Sequence[int]) -> None:
-        """Have a call outlive a lost worker; what it prints then goes into ``log``."""
+    async def leave_at_crash(self, call: Call, descriptors: Sequence[int]) -> None:
+        """Have a call outlive a lost worker: a log and its sources; none takes that back."""
         if not self._is_spared:
             self._is_spared = True
             self._nursery.spare(self._launch)
-        self._spared_calls.add(call.number)
-        await self._send(Message(Kind.KEEP, call.number), (log, *sources))
-
-    async def keep_no_more(self, call: Call) -> None:
-        """Take back ``leave_at_crash``, once everything that the call printed was taken."""
-        if call.number not in self._spared_calls or self._is_lost:
-            return
-        self._spared_calls.discard(call.number)
-        with suppress(EnvironmentDied):  # Then nothing is kept any more.
-            await self._send(Message(Kind.KEEP, call.number))
+        call.is_kept = bool(descriptors)
+        await self._send(Message(Kind.KEEP, call.number), descriptors)
 
     async def close(self, grace_seconds: float) -> int:
         """End everything that the launcher started, then the launcher; return how many survived."""
@@ -377,6 +370,14 @@ class LauncherEnd:
             hint="The next command gets a new one. A command that kills every process it can "
             "reach ends it too.",
         )
+
+
+async def keep_no_more(launcher: LauncherEnd, call: Call) -> None:
+    """Take back that a call outlives a lost worker, once all that it printed was taken."""
+    if call.is_kept:
+        with suppress(EnvironmentDied):  # Then nothing is kept any more.
+            launcher.check_alive()
+            await launcher.leave_at_crash(call, ())
 
 
 def _not_started(what: str, error: OSError) -> InvalidArguments | ProvisionError:

@@ -15,7 +15,7 @@ from moorage.confine.plan import TERMINALS, Plan, check
 from moorage.errors import ProvisionError, ShutdownIncomplete
 from moorage.policy.permission import PermissionMode
 from moorage.process.child import Child, Drains, PipeReader, open_terminal
-from moorage.process.launching import LauncherEnd
+from moorage.process.launching import LauncherEnd, keep_no_more
 from moorage.process.spec import SupervisorLimits
 from moorage.process.variables import Bases, BaseVariables
 
@@ -225,8 +225,7 @@ class Supervisor:
             ProvisionError: the nursery is gone.
         """
         if (held := self._held.get(child)) is not None:
-            sources = sorted({child.stdout.fd, child.stderr.fd})
-            await held[0].leave_at_crash(held[1], log, sources)
+            await held[0].leave_at_crash(held[1], (log, *{child.stdout.fd, child.stderr.fd}))
 
     async def let_go(self, child: Child) -> None:
         """Close a child that was kept; ends its tree if the program itself still runs.
@@ -235,7 +234,7 @@ class Supervisor:
             ShutdownIncomplete: something of it survived SIGKILL.
         """
         if (held := self._held.pop(child, None)) is not None:
-            await held[0].keep_no_more(held[1])
+            await keep_no_more(*held)
             await self._leave(*held, child)
 
     def start_soon(
