@@ -31,9 +31,12 @@ FLOOD = f"yes a line of some length that a program may print | head -c {FLOOD_BY
 FLOOD_ROUNDS = 5
 LIVE = 200
 IDLE_SECONDS = 10
+SETTLE_SECONDS = 6
+"""After many starts or ends, until their records are on disk and the worker is idle again."""
+
 SHORT_COMMANDS = 1_000
 AT_ONCE = 32
-SHORT_ROUNDS = 3
+SHORT_ROUNDS = 7
 FOREGROUND_BYTES = 2**30
 STOPS = 100
 STOPS_IN_QUICK_RUN = 10
@@ -156,6 +159,7 @@ async def _crowds(session: Session) -> AsyncIterator[Row]:
     records = [await session.processes.start("exec sleep 3600") for _ in range(LIVE)]
     commands = {record.pid for record in records}
     ours = own_processes(commands)
+    await anyio.sleep(SETTLE_SECONDS)
     before = sum(cpu_seconds(pid) for pid in ours)
     await anyio.sleep(IDLE_SECONDS)
     used = sum(cpu_seconds(pid) for pid in ours) - before
@@ -166,6 +170,7 @@ async def _crowds(session: Session) -> AsyncIterator[Row]:
         for record in records:
             group.start_soon(session.processes.stop, record.id)
 
+    await anyio.sleep(SETTLE_SECONDS)
     ours_s, bare_s = [], []
     for _ in range(SHORT_ROUNDS):
         ours_s.append(await timed(lambda: _short_commands(session)))

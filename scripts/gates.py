@@ -53,6 +53,7 @@ GATES = (
         ),
     ),
     Gate("coverage", _script("coverage_floors")),
+    Gate("torture", ("scripts/torture-processes", "--quick")),
     Gate("wheel", _script("wheel_smoke")),
     Gate("lowest", _script("lowest_direct")),
     Gate(
