@@ -19,7 +19,7 @@ from moorage.backends.stay import LOG, SOCKET, Grants, Stay, StayingLimits
 from moorage.backends.staying import reach
 from moorage.errors import BackendUnavailable, ConfigError, ShutdownIncomplete
 from moorage.policy.permission import PermissionMode
-from moorage.transports import standing_lock, unix_socket
+from moorage.transports import private_sockets, standing_lock
 
 LIMITS = StayingLimits(
     start_seconds=5.0, start_lock_seconds=0.05, retry_seconds=0.001, connect_seconds=0.05
@@ -115,10 +115,10 @@ async def test_another_host_that_starts_for_ever_is_told(folder: Path) -> None:
 
 
 async def test_a_worker_that_takes_no_connections_is_told(folder: Path) -> None:
-    with unix_socket.listen(folder / SOCKET) as listening:
+    with private_sockets.listen(folder / SOCKET) as listening:
         listening.listen(0)
         with (
-            unix_socket.connect(folder / SOCKET),
+            private_sockets.connect(folder / SOCKET),
             pytest.raises(BackendUnavailable, match="takes no connections"),
         ):
             await start(stay_of(folder, "/missing"))
@@ -128,9 +128,9 @@ async def test_a_socket_that_is_none_is_told(folder: Path, monkeypatch: pytest.M
     def refuse(_: object) -> None:
         raise PermissionError("the other side of the socket runs as user 1")
 
-    monkeypatch.setattr(unix_socket, "check_peer", refuse)
+    monkeypatch.setattr(private_sockets, "check_peer", refuse)
     with (
-        unix_socket.listen(folder / SOCKET),
+        private_sockets.listen(folder / SOCKET),
         pytest.raises(BackendUnavailable, match="cannot be reached: the other side"),
     ):
         await start(stay_of(folder, "/missing"))

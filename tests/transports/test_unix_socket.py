@@ -11,7 +11,8 @@ import anyio
 import pytest
 
 from moorage.errors import ShutdownIncomplete
-from moorage.transports.unix_socket import UnixSocketTransport, check_peer, connect, listen
+from moorage.transports.private_sockets import check_peer, connect, listen
+from moorage.transports.unix_socket import UnixSocketTransport
 
 Pair = tuple[UnixSocketTransport, UnixSocketTransport]
 

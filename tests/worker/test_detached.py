@@ -33,9 +33,10 @@ from moorage.testing.asking import Asking, execute, saying
 from moorage.testing.fakes import FakeProvider
 from moorage.testing.peers import ScriptedHost
 from moorage.testing.playbook import BINDING, TOKEN
-from moorage.transports import standing_lock, unix_socket
-from moorage.transports.unix_socket import UnixSocketTransport, connect
-from moorage.worker.detached import READY, SOCKET, DetachedLimits, DetachedWorker
+from moorage.transports import private_sockets, standing_lock
+from moorage.transports.private_sockets import connect
+from moorage.transports.unix_socket import UnixSocketTransport
+from moorage.worker.staying.detached import READY, SOCKET, DetachedLimits, DetachedWorker
 
 EVENT = ProcessEvent(
     type="started",
@@ -346,7 +347,7 @@ async def test_another_user_is_not_served(stage: Stage, monkeypatch: pytest.Monk
             def refuse(_: object) -> None:
                 raise PermissionError("another user")
 
-            patched.setattr("moorage.transports.unix_socket.check_peer", refuse)
+            patched.setattr("moorage.transports.private_sockets.check_peer", refuse)
             assert await stranger.receive() == b""
         await stranger.aclose()
         async with stage.host():
@@ -404,8 +405,8 @@ class Flaky:
 async def test_a_connection_that_cannot_be_taken_at_once_is_taken_later(
     stage: Stage, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    listen = unix_socket.listen
-    monkeypatch.setattr(unix_socket, "listen", lambda path: Flaky(listen(path)))
+    listen = private_sockets.listen
+    monkeypatch.setattr(private_sockets, "listen", lambda path: Flaky(listen(path)))
     async with stage.running(), stage.host() as host:
         assert (await host.request("execute", execute("hi"), ToolResult)).text.endswith("hi")
     assert caplog.messages == ["a connection cannot be taken: Too many open files"]

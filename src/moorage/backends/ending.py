@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import select
-import signal
-from contextlib import suppress
 from pathlib import Path
 
 from moorage.backends.stay import StayingLimits
-from moorage.errors import ShutdownIncomplete
 from moorage.transports import standing_lock
+from moorage.transports.standing_end import end_holder
 
 
 def running_pid(folder: Path) -> int | None:
@@ -27,42 +23,4 @@ def end_worker(folder: Path, limits: StayingLimits | None = None) -> bool:
         ShutdownIncomplete: force was needed, or did not help; what it held may remain.
     """
     bounds = limits or StayingLimits()
-    pid = standing_lock.holder(folder)
-    if pid is None:
-        return False
-    if pid == 0:
-        raise ShutdownIncomplete(
-            "the session's worker runs in another container and cannot be ended from here.",
-            hint="End it there.",
-        )
-    try:
-        worker = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return False
-    try:
-        # The number may have passed to a stranger meanwhile; the lock tells.
-        if standing_lock.holder(folder) == pid:
-            _end(worker, bounds)
-    finally:
-        os.close(worker)
-    return True
-
-
-def _end(worker: int, limits: StayingLimits) -> None:
-    with suppress(ProcessLookupError):
-        signal.pidfd_send_signal(worker, signal.SIGTERM)
-    if _has_ended(worker, limits.end_seconds):
-        return
-    with suppress(ProcessLookupError):
-        signal.pidfd_send_signal(worker, signal.SIGKILL)
-    _has_ended(worker, limits.kill_seconds)
-    raise ShutdownIncomplete(
-        f"the session's worker did not end within {limits.end_seconds:g} s and was killed.",
-        hint="What it looked after may remain; it was left for inspection.",
-    )
-
-
-def _has_ended(worker: int, seconds: float) -> bool:
-    poll = select.poll()
-    poll.register(worker, select.POLLIN)
-    return bool(poll.poll(seconds * 1000))
+    return end_holder(folder, end_seconds=bounds.end_seconds, kill_seconds=bounds.kill_seconds)

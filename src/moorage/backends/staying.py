@@ -15,7 +15,7 @@ from moorage.backends.starting import start
 from moorage.backends.stay import LOG, SOCKET, Stay, StayingLimits
 from moorage.confine.private_folders import make_private
 from moorage.errors import BackendUnavailable, ConfigError
-from moorage.transports import unix_socket
+from moorage.transports import private_sockets
 from moorage.transports.unix_socket import UnixSocketTransport
 
 _START_LOCK = "start"
@@ -60,7 +60,7 @@ async def _dial(stay: Stay, limits: StayingLimits) -> socket.socket | None:
     with anyio.move_on_after(limits.connect_seconds):
         while True:
             try:
-                return unix_socket.connect(stay.folder / SOCKET)
+                return private_sockets.connect(stay.folder / SOCKET)
             except (FileNotFoundError, ConnectionRefusedError):
                 return None
             except BlockingIOError:

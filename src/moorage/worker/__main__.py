@@ -25,7 +25,8 @@ def parser() -> argparse.ArgumentParser:
     described = argparse.ArgumentParser(
         prog="moorage-worker",
         description="Serve workspace tools to one host over standard input and output.",
-        epilog="The host starts this program; see `moorage run --help` for the way in for people.",
+        epilog="The host starts this program; see `moorage run --help` for the way in for people. "
+        "`moorage-worker connect --help` tells how a host reaches one that stays.",
     )
     described.add_argument(
         "--state", metavar="DIR", help="where the worker keeps logs and exports (default: in $HOME)"
@@ -63,7 +64,8 @@ def parser() -> argparse.ArgumentParser:
         "--stay",
         metavar="DIR",
         default="",
-        help="outlive the host, listening on a socket in this folder; needs --token-fd",
+        help="outlive the host, listening on a socket in this folder; without --token-fd the first "
+        "host's token counts",
     )
     described.add_argument(
         "--idle-seconds",
@@ -80,10 +82,16 @@ def parser() -> argparse.ArgumentParser:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the worker until its host closes the connection; return the exit code."""
+    words = sys.argv[1:] if arguments is None else arguments
+    if words[:1] == ["connect"]:
+        # Late: a worker that is started by its host does without.
+        from moorage.worker.staying.connecting import main as connect  # noqa: PLC0415
+
+        return connect(words[1:])
     described = parser()
-    parsed = described.parse_args(arguments)
-    if parsed.stay and (parsed.token_fd is None or parsed.ready_fd is None):
-        described.error("--stay needs --token-fd and --ready-fd.")
+    parsed = described.parse_args(words)
+    if parsed.stay and parsed.ready_fd is None:
+        described.error("--stay needs --ready-fd.")
     token = _token(parsed.token_fd)
     frames_in, frames_out = _leave_host(parsed.ready_fd) if parsed.stay else _private_streams()
     try:

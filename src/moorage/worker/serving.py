@@ -44,7 +44,7 @@ class Stay:
     def __init__(self, folder: Path, token: str, ready_fd: int, idle_seconds: float) -> None:
         """Keep them; ``ready_fd`` is closed once hosts can connect."""
         self.folder = folder
-        self.token = Secret(token)
+        self.token = Secret(token) if token else None
         self.ready_fd = ready_fd
         self.idle_seconds = idle_seconds
 
@@ -91,7 +91,7 @@ async def _serve_many(
     options: WorkerOptions, nursery: Nursery, capture: LoginCapture, stay: Stay
 ) -> None:
     # Late: a worker on standard streams starts sooner without it.
-    from moorage.worker.detached import DetachedLimits, DetachedWorker  # noqa: PLC0415
+    from moorage.worker.staying.detached import DetachedLimits, DetachedWorker  # noqa: PLC0415
 
     limits = DetachedLimits(idle_seconds=stay.idle_seconds)
     async with Supervisor(nursery, provider=options.confinement) as supervisor:

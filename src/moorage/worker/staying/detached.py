@@ -21,7 +21,7 @@ from moorage.connection.worker_end import WorkerConnection, WorkerLimits
 from moorage.errors import ExecutionError, ProvisionError, WorkerFailure
 from moorage.protocol.failures import to_wire
 from moorage.protocol.machines.pin import Pin
-from moorage.transports import standing_lock, unix_socket
+from moorage.transports import private_sockets, standing_lock
 from moorage.transports.unix_socket import UnixSocketTransport
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class DetachedWorker:
         self,
         provider: Provider,
         folder: Path,
-        token: Secret,
+        token: Secret | None,
         *,
         is_idle: Callable[[], bool],
         limits: DetachedLimits | None = None,
@@ -139,7 +139,7 @@ class DetachedWorker:
 
     def _listen(self) -> socket.socket:
         try:
-            return unix_socket.listen(self._folder / SOCKET)
+            return private_sockets.listen(self._folder / SOCKET)
         except OSError as error:
             raise ProvisionError(
                 f"the worker cannot listen in {self._folder}: {error.strerror}.",
@@ -184,7 +184,7 @@ class DetachedWorker:
 
     def _is_welcome(self, connected: socket.socket) -> bool:
         try:
-            unix_socket.check_peer(connected)
+            private_sockets.check_peer(connected)
         except OSError as error:
             logger.warning("a connection was refused: %s", error)
             return False
