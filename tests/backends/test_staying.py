@@ -203,6 +203,7 @@ async def test_a_backend_without_such_a_worker_has_none_to_end(
         workspace="/",
         mode=PermissionMode.STANDARD,
         worker_state=tmp_path,
+        host_state=tmp_path / "environment",
     )
     await local.BACKEND.end_worker(placement)
     assert ended == []

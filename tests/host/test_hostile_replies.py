@@ -63,6 +63,9 @@ class HostileBackend:
         self.tasks = tasks
         self.heard: list[str] = []
 
+    def keeps_worker(self, _: Placement) -> bool:
+        return False
+
     def root(self, placement: Placement) -> str:
         return placement.workspace
 
@@ -107,6 +110,7 @@ async def session_with(replies: Replies) -> AsyncIterator[tuple[Session, Hostile
             workspace="/srv/work",
             mode=PermissionMode.STANDARD,
             worker_state=folder,
+            host_state=folder / "environment",
         )
         log = CallLog(folder / "record.ndjson")
         async with anyio.create_task_group() as tasks:

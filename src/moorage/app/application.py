@@ -94,10 +94,11 @@ class SessionPlan:
 
     def _placement(self, selection: Selection) -> Placement:
         placement = placement_of(self._home, self._configuration, selection)
-        if not self._stays or placement.profile.backend != "local":
+        if not self._stays:
             return placement
-        folder = worker_folder(self._home, selection.id)
-        return msgspec.structs.replace(placement, stays_in=folder)
+        is_local = placement.profile.backend == "local"
+        folder = worker_folder(self._home, selection.id) if is_local else None
+        return msgspec.structs.replace(placement, stays=True, stays_in=folder)
 
 
 @asynccontextmanager
@@ -277,8 +278,10 @@ def placement_of(home: Home, configuration: Configuration, selection: Selection)
             check_code_apart((selection.workspace,), places)
             check_code_apart(selection.writable_roots, places, field="writable_roots")
     choice = configuration.confinement
+    identity = identity_of(str(home.state), selection.id, profile)
     return Placement(
-        identity=identity_of(str(home.state), selection.id, profile),
+        identity=identity,
+        host_state=home.environments / identity,
         session=selection.id,
         profile=profile,
         workspace=selection.workspace,

@@ -45,6 +45,11 @@ class Home(msgspec.Struct, frozen=True, kw_only=True):
         return self.state / "sessions"
 
     @property
+    def environments(self) -> Path:
+        """Return the folder that holds one folder per environment that is not local."""
+        return self.state / "environments"
+
+    @property
     def worker_state(self) -> Path:
         """Return the folder that local workers keep their logs and exports in."""
         return self.state / "worker"

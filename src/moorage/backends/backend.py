@@ -28,11 +28,36 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
     stays_in: Path | None = None
     """The private folder of a local worker that outlives this host; none ends with its host."""
 
+    host_state: Path
+    """The host's own folder for this environment: what it must remember of it."""
+
+    stays: bool = False
+    """Whether the session has a name or an id to be opened again with."""
+
+    @property
+    def is_retained(self) -> bool:
+        """Return whether the environment is kept when this host lets go of it."""
+        return self.profile.persistent or self.profile.shared
+
+    @property
+    def token_folder(self) -> Path:
+        """Return the private folder of the token that opens the session's worker."""
+        return self.stays_in or self.host_state / self.session
+
+    @property
+    def provisioned(self) -> Path:
+        """Return the file that stands as soon as the environment was there once."""
+        return self.host_state / "provisioned"
+
 
 class Backend(Protocol):
     """One kind of place where tools can run."""
 
     name: str
+
+    def keeps_worker(self, placement: Placement) -> bool:
+        """Return whether the worker outlives the way to it, for the next one to find."""
+        ...
 
     def root(self, placement: Placement) -> str:
         """Return the absolute path of the workspace inside the environment."""

@@ -36,6 +36,11 @@ def kept_token(folder: Path) -> Secret:
         ) from error
 
 
+def has_token(folder: Path) -> bool:
+    """Return whether a token was kept in the folder, so that there may be a worker."""
+    return os.path.lexists(folder / NAME)
+
+
 def _make(file: Path) -> None:
     staged = file.with_suffix(f".{secrets.token_hex(4)}")
     descriptor = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)

@@ -33,6 +33,10 @@ class LocalBackend:
         """Keep the bounds of workers that stay."""
         self._limits = limits or StayingLimits()
 
+    def keeps_worker(self, placement: Placement) -> bool:
+        """Return whether the session has a worker that stays."""
+        return placement.stays_in is not None
+
     def root(self, placement: Placement) -> str:
         """Return the workspace folder."""
         return placement.workspace

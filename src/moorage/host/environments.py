@@ -14,19 +14,21 @@ import msgspec
 from anyio.abc import TaskGroup, TaskStatus
 
 from moorage.backends.backend import Backend, Placement
-from moorage.backends.kept_token import kept_token
+from moorage.backends.kept_token import has_token, kept_token
 from moorage.backends.profile import Profile
+from moorage.confine.private_folders import make_private, replace_private
 from moorage.connection.host_end import HostConnection
 from moorage.errors import (
     BackendUnavailable,
     ConfigError,
     ConnectionLost,
     InvalidArguments,
+    OutcomeUnknown,
     Refused,
     ShutdownIncomplete,
 )
 from moorage.protocol.binding import PROTOCOL_VERSION, Binding
-from moorage.protocol.processes import ProcessEvent
+from moorage.protocol.processes import CleanupReply, ProcessEvent
 from moorage.protocol.secret import Secret
 
 T = TypeVar("T")
@@ -35,6 +37,12 @@ Listener = Callable[[ProcessEvent | None], None]
 
 INITIALIZE_SECONDS = 20.0
 """For the first answer of a worker that was there already; it may hang."""
+
+REMOTE_INITIALIZE_SECONDS = 60.0
+"""The same where the way there, and perhaps the worker, are only just being started."""
+
+CLEANUP_SECONDS = 35.0
+"""For ending what runs, softly and then by force."""
 
 _WORLD = (
     "backend",
@@ -87,6 +95,7 @@ class Environment:
         """Keep what is needed to open; nothing is started yet."""
         self._backend = backend
         self._placement = placement
+        self._keeps_worker = backend.keeps_worker(placement)
         self._tasks = tasks
         self._token: Secret | None = None
         self._variables = forwarded(placement.profile)
@@ -115,7 +124,16 @@ class Environment:
     @property
     def is_provisioned(self) -> bool:
         """Return whether there may be a worker already: one that was opened here, or that stays."""
-        return self._connection is not None or self._placement.stays_in is not None
+        if self._connection is not None or self._placement.stays_in is not None:
+            return True
+        return self._keeps_worker and has_token(self._placement.token_folder)
+
+    @property
+    def outlives_host(self) -> bool:
+        """Return whether what runs here goes on when this host lets go of it."""
+        if self._placement.stays_in is not None:
+            return True
+        return self._keeps_worker and self._placement.is_retained
 
     def check_open(self) -> None:
         """Return while calls can still be made.
@@ -148,9 +166,10 @@ class Environment:
         """End the worker; the next call starts one for ``placement``."""
         async with self._lock:
             await self._drop()
-            if self._placement.stays_in is not None:
+            if self._keeps_worker:
                 await self._backend.end_worker(self._placement)
             self._placement = placement
+            self._keeps_worker = self._backend.keeps_worker(placement)
 
     async def aclose(self) -> None:
         """Close for good: end the worker, unless it stays, and let go of the environment.
@@ -162,12 +181,28 @@ class Environment:
             self._is_closed = True
             self._listener(None)
             was_open = self._connection is not None
+            await self._end_processes()
             await self._drop()
             if was_open:
                 await self._backend.release(self._placement)
 
+    async def _end_processes(self) -> None:
+        """End what a session without a name leaves in a worker that goes on without it.
+
+        Raises:
+            ShutdownIncomplete: something could not be ended.
+        """
+        connection = self._connection
+        if connection is None or connection.failure is not None:
+            return
+        if self.outlives_host and not self._placement.stays:
+            with suppress(OutcomeUnknown, ConnectionLost):
+                await connection.request(
+                    "process/cleanup", None, CleanupReply, deadline_seconds=CLEANUP_SECONDS
+                )
+
     async def _open(self) -> HostConnection:
-        if self._placement.stays_in is None:
+        if not self._keeps_worker:
             return await self._connect()
         try:
             return await self._connect()
@@ -199,10 +234,11 @@ class Environment:
         self._listener(event)
 
     async def _initialize(self, connection: HostConnection) -> None:
-        stays, session = self._placement.stays_in is not None, self._placement.session
+        stays, session = self._keeps_worker, self._placement.session
         try:
-            with anyio.fail_after(INITIALIZE_SECONDS if stays else None):
+            with anyio.fail_after(self._initialize_seconds()):
                 await connection.initialize(self._binding())
+                self._note_provisioned()
         except TimeoutError as error:
             raise BackendUnavailable(
                 f"the worker of session {session} does not answer.",
@@ -217,14 +253,27 @@ class Environment:
                 "and starts another.",
             ) from error
 
+    def _initialize_seconds(self) -> float | None:
+        if self._placement.stays_in is not None:
+            return INITIALIZE_SECONDS
+        return REMOTE_INITIALIZE_SECONDS if self._keeps_worker else None
+
     def _expected_of_a_failed_opening(self) -> tuple[type[Exception], ...]:
         # Why a worker that stays could not be used says more than that it did not say goodbye.
-        return () if self._placement.stays_in is None else (ShutdownIncomplete,)
+        return (ShutdownIncomplete,) if self._keeps_worker else ()
+
+    def _note_provisioned(self) -> None:
+        """Remember that the environment was there, so that its loss is never taken for a start."""
+        marker = self._placement.provisioned
+        if self._placement.profile.backend != "local" and not marker.exists():
+            make_private(marker.parent)
+            replace_private(marker, b"1\n")
 
     def _known_token(self) -> Secret:
         """Return the token: that of the worker that stays, or one of this environment's own."""
-        if self._placement.stays_in is not None:
-            return kept_token(self._placement.stays_in)
+        if self._keeps_worker:
+            make_private(self._placement.token_folder)
+            return kept_token(self._placement.token_folder)
         if self._token is None:
             self._token = Secret(secrets.token_hex(32))
         return self._token
@@ -235,11 +284,19 @@ class Environment:
             await connection.aclose()
 
     def _binding(self) -> Binding:
+        profile = self._placement.profile
         return Binding(
             version=PROTOCOL_VERSION,
             root=self._backend.root(self._placement),
             session=self._placement.session,
             identity=self._placement.identity,
             environment=self._variables,
-            require_existing_workspace=self._placement.profile.backend == "local",
+            require_existing_workspace=self._must_exist(),
+            remove_workspace_on_exit=profile.backend == "ssh" and not self._placement.is_retained,
         )
+
+    def _must_exist(self) -> bool:
+        """Return whether the worker may not make the workspace itself, now or ever."""
+        profile = self._placement.profile
+        is_kept = profile.persistent and profile.backend in {"ssh", "singularity"}
+        return profile.backend == "local" or is_kept

@@ -73,7 +73,7 @@ class Processes:
     @property
     def outlive_host(self) -> bool:
         """Return whether they go on when the session is closed here, in a worker that stays."""
-        return self._environment.placement.stays_in is not None
+        return self._environment.outlives_host
 
     async def start(
         self,
