@@ -30,15 +30,27 @@ if TYPE_CHECKING:
         UnknownTool,
         WorkerFailure,
     )
-    from moorage.host.results import Artifact, CommandResult, FileChange, FileChanged, FileText
+    from moorage.host.completions import Completion, Completions
+    from moorage.host.processes import Processes
+    from moorage.host.results import (
+        Artifact,
+        CommandResult,
+        FileChange,
+        FileChanged,
+        FileText,
+        ProcessChanged,
+    )
     from moorage.host.session import Session
     from moorage.policy.permission import PermissionMode
+    from moorage.protocol.processes import OutputSnapshot, ProcessRecord
     from moorage.protocol.tool_calls import ContentPart, ToolResult
 
 __all__ = [
     "Artifact",
     "BackendUnavailable",
     "CommandResult",
+    "Completion",
+    "Completions",
     "ConfigError",
     "ConfinementUnavailable",
     "ConnectionLost",
@@ -50,7 +62,11 @@ __all__ = [
     "FileText",
     "InvalidArguments",
     "OutcomeUnknown",
+    "OutputSnapshot",
     "PermissionMode",
+    "ProcessChanged",
+    "ProcessRecord",
+    "Processes",
     "ProtocolMismatch",
     "ProvisionError",
     "Refused",
@@ -67,10 +83,22 @@ _ROOMS = {
     "open_session": "moorage.app.application",
     "Session": "moorage.host.session",
     "PermissionMode": "moorage.policy.permission",
+    "Completion": "moorage.host.completions",
+    "Completions": "moorage.host.completions",
+    "Processes": "moorage.host.processes",
+    "OutputSnapshot": "moorage.protocol.processes",
+    "ProcessRecord": "moorage.protocol.processes",
     "ContentPart": "moorage.protocol.tool_calls",
     "ToolResult": "moorage.protocol.tool_calls",
     **dict.fromkeys(
-        ("Artifact", "CommandResult", "FileChange", "FileChanged", "FileText"),
+        (
+            "Artifact",
+            "CommandResult",
+            "FileChange",
+            "FileChanged",
+            "FileText",
+            "ProcessChanged",
+        ),
         "moorage.host.results",
     ),
 }
