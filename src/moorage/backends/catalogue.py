@@ -7,7 +7,11 @@ import importlib
 from moorage.backends.backend import Backend
 from moorage.errors import BackendUnavailable
 
-_MODULES = {"local": "moorage.backends.local"}
+_MODULES = {
+    "local": "moorage.backends.local",
+    "command": "moorage.backends.command",
+    "docker": "moorage.backends.docker",
+}
 
 
 def backend_names() -> tuple[str, ...]:

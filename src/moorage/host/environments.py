@@ -24,6 +24,7 @@ from moorage.errors import (
     ConnectionLost,
     InvalidArguments,
     OutcomeUnknown,
+    ProtocolMismatch,
     Refused,
     ShutdownIncomplete,
 )
@@ -46,6 +47,7 @@ CLEANUP_SECONDS = 35.0
 
 _WORLD = (
     "backend",
+    "command",
     "image",
     "host",
     "port",
@@ -126,7 +128,13 @@ class Environment:
         """Return whether there may be a worker already: one that was opened here, or that stays."""
         if self._connection is not None or self._placement.stays_in is not None:
             return True
-        return self._keeps_worker and has_token(self._placement.token_folder)
+        return self._keeps_token and has_token(self._placement.token_folder)
+
+    @property
+    def _keeps_token(self) -> bool:
+        """Return whether the next host is to show the same token."""
+        # An adapter may lead to a worker that it left standing, which knows the first token only.
+        return self._keeps_worker or self._placement.profile.backend == "command"
 
     @property
     def outlives_host(self) -> bool:
@@ -237,7 +245,8 @@ class Environment:
         stays, session = self._keeps_worker, self._placement.session
         try:
             with anyio.fail_after(self._initialize_seconds()):
-                await connection.initialize(self._binding())
+                reply = await connection.initialize(self._binding())
+                self._check_root(reply.root)
                 self._note_provisioned()
         except TimeoutError as error:
             raise BackendUnavailable(
@@ -252,6 +261,19 @@ class Environment:
                 hint=f"`moorage session restart {session}` ends it, with everything that it runs, "
                 "and starts another.",
             ) from error
+
+    def _check_root(self, root: str) -> None:
+        """Return when an adapter serves the folder that the profile names.
+
+        Raises:
+            ProtocolMismatch: it serves another one.
+        """
+        asked = self._backend.root(self._placement)
+        if self._placement.profile.backend == "command" and root != asked:
+            raise ProtocolMismatch(
+                f"the adapter serves {root!r}, and its profile names the workspace {asked!r}.",
+                hint="Name the folder that it serves as the profile's workspace.",
+            )
 
     def _initialize_seconds(self) -> float | None:
         if self._placement.stays_in is not None:
@@ -271,7 +293,7 @@ class Environment:
 
     def _known_token(self) -> Secret:
         """Return the token: that of the worker that stays, or one of this environment's own."""
-        if self._keeps_worker:
+        if self._keeps_token:
             make_private(self._placement.token_folder)
             return kept_token(self._placement.token_folder)
         if self._token is None:
