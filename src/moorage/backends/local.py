@@ -6,7 +6,6 @@ It is a child that ends with its host, or stays for the next one where the place
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from moorage.backends.ending import end_worker
 from moorage.backends.grace import grace_seconds
 from moorage.backends.stay import Grants, Stay, StayingLimits
 from moorage.backends.staying import reach
+from moorage.confine.own_interpreter import own_interpreter
 from moorage.transports.stdio import ChildTransport
 from moorage.transports.transport import Transport
 
@@ -69,7 +69,7 @@ def worker_command(placement: Placement) -> tuple[str, ...]:
     if placement.confinement is not None:
         provider = msgspec.json.encode(placement.confinement._asdict()).decode()
         options.append(f"--confine-with={provider}")
-    return (sys.executable, "-P", "-c", _START, *options)
+    return (*own_interpreter(), "-P", "-c", _START, *options)
 
 
 def _stay(placement: Placement, folder: Path) -> Stay:

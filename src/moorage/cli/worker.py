@@ -7,6 +7,8 @@ import sys
 
 import click
 
+from moorage.confine.own_interpreter import own_interpreter
+
 
 @click.command(
     add_help_option=False,
@@ -19,5 +21,5 @@ def command(arguments: tuple[str, ...]) -> None:
     sys.stdout.flush()
     sys.stderr.flush()
     # -P: a file of the current folder must not be imported in place of a library's module.
-    argv = [sys.executable, "-P", "-m", "moorage.worker", *arguments]
-    os.execv(sys.executable, argv)  # noqa: S606 - an argument vector, no shell
+    argv = [*own_interpreter(), "-P", "-m", "moorage.worker", *arguments]
+    os.execv(argv[0], argv)  # noqa: S606 - an argument vector, no shell

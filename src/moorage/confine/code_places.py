@@ -11,6 +11,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, NamedTuple
 
+from moorage.confine.own_interpreter import is_bundled
 from moorage.confine.plan import SHARED_MEMORY, contains
 from moorage.errors import ConfigError
 
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
 VARIABLES = ("PYTHONPATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "LD_AUDIT")
 """Variables that name more places of code, for this program and for the worker that it starts."""
+
+# A portable worker is given its library path as an argument, and its Python reads no variable.
+_BUNDLED_VARIABLES = ("LD_PRELOAD", "LD_AUDIT")
 
 MOST_SYMLINKS = 40
 """As many as the kernel follows on one path."""
@@ -53,7 +57,7 @@ def code_places(
         CodePlace(_PACKAGE, is_whole=True),
         CodePlace(_LIBRARY, is_whole=True),
         *(CodePlace(path, is_whole=path.endswith(_SITE_FOLDERS)) for path in entries),
-        *(CodePlace(path) for path in own if path),
+        *(CodePlace(path, is_whole=is_bundled()) for path in own if path),
         *_named(variables),
     )
 
@@ -77,7 +81,7 @@ def linked_packages(names: Iterable[str] = ("moorage", "anyio", "msgspec")) -> t
 
 
 def _named(variables: Mapping[str, str]) -> Iterator[CodePlace]:
-    for name in VARIABLES:
+    for name in _BUNDLED_VARIABLES if is_bundled() else VARIABLES:
         # Both loaders take an empty entry for the current folder.
         entries = variables[name].split(":") if variables.get(name) else ()
         yield from (CodePlace(entry, variable=name) for entry in entries)

@@ -18,6 +18,7 @@ from moorage.confine.attacks import ATTACKS, BREACH, PRELUDE, Attack
 from moorage.confine.hardening import KEPT_MASK
 from moorage.confine.nursery import Nursery, start_nursery
 from moorage.confine.nursery.messages import Kind, Message, encode_texts
+from moorage.confine.own_interpreter import own_interpreter
 from moorage.confine.plan import Plan
 from moorage.confine.report import GAPS
 from moorage.errors import ConfinementUnavailable, EnvironmentDied, ProvisionError
@@ -55,10 +56,10 @@ def run_self_tests() -> list[SelfTest]:
     """
     answers, answers_end = os.pipe2(os.O_CLOEXEC)
     # -P: a file of the current folder must not be imported in place of a library's module.
-    argv = [sys.executable, "-P", "-m", "moorage.confine.selftest"]
+    argv = [*own_interpreter(), "-P", "-m", "moorage.confine.selftest"]
     try:
         actions = [(os.POSIX_SPAWN_DUP2, answers_end, 1)]
-        pid = os.posix_spawn(sys.executable, argv, os.environ, file_actions=actions)
+        pid = os.posix_spawn(argv[0], argv, os.environ, file_actions=actions)
     finally:
         os.close(answers_end)
     try:
@@ -263,7 +264,7 @@ class Attackers:
         code = PRELUDE + attack.code.replace("{kept}", str(KEPT_MASK))
         places = (scene.inside, scene.outside, scene.hidden, scene.terminal, scene.abstract)
         return (
-            sys.executable,
+            *own_interpreter(),
             *("-I", "-S", "-c", code),
             *places,
             str(scene.victim),

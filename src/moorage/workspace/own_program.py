@@ -9,6 +9,7 @@ import os
 import sys
 
 import moorage
+from moorage.confine.own_interpreter import is_bundled, own_interpreter
 from moorage.confine.plan import Plan
 from moorage.policy.permission import PermissionMode
 
@@ -22,8 +23,8 @@ def own_argv(module: str, *arguments: str) -> tuple[str, ...]:
     home = os.path.dirname(os.path.dirname(moorage.__file__))
     folders = "\n".join([home, *filter(os.path.isabs, sys.path)])
     # -I and -S leave the user's variables and site folders out; names are always in UTF-8.
-    python = (sys.executable, "-I", "-S", "-X", "utf8", "-c", _START.format(module), folders)
-    return (*python, *arguments)
+    flags = ("-I", "-S", "-X", "utf8")
+    return (*own_interpreter(), *flags, "-c", _START.format(module), folders, *arguments)
 
 
 def reading_plan(plan: Plan) -> Plan:
@@ -36,4 +37,6 @@ def reading_plan(plan: Plan) -> Plan:
 
 def loader_variables() -> dict[str, str]:
     """Return the variables without which our Python may not start; no others are needed."""
+    if is_bundled():
+        return {}
     return {name: os.environ[name] for name in _LOADER_VARIABLES if name in os.environ}
