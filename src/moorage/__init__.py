@@ -44,9 +44,19 @@ if TYPE_CHECKING:
     from moorage.policy.permission import PermissionMode
     from moorage.protocol.processes import OutputSnapshot, ProcessRecord
     from moorage.protocol.tool_calls import ContentPart, ToolResult
+    from moorage.sdk.attaching import AttachedPeerV4
+    from moorage.sdk.backend import (
+        ExecutionBackendV4,
+        ExecutionContextV4,
+        ExecutionProcessV4,
+        ExecutionToolRequestV4,
+    )
+    from moorage.sdk.delegating import delegate_execution_backend_v4
+    from moorage.sdk.running import run_execution_backend_v4
 
 __all__ = [
     "Artifact",
+    "AttachedPeerV4",
     "BackendUnavailable",
     "CommandResult",
     "Completion",
@@ -56,7 +66,11 @@ __all__ = [
     "ConnectionLost",
     "ContentPart",
     "EnvironmentDied",
+    "ExecutionBackendV4",
+    "ExecutionContextV4",
     "ExecutionError",
+    "ExecutionProcessV4",
+    "ExecutionToolRequestV4",
     "FileChange",
     "FileChanged",
     "FileText",
@@ -76,7 +90,9 @@ __all__ = [
     "ToolResult",
     "UnknownTool",
     "WorkerFailure",
+    "delegate_execution_backend_v4",
     "open_session",
+    "run_execution_backend_v4",
 ]
 
 _ROOMS = {
@@ -101,6 +117,18 @@ _ROOMS = {
         ),
         "moorage.host.results",
     ),
+    **dict.fromkeys(
+        (
+            "ExecutionBackendV4",
+            "ExecutionContextV4",
+            "ExecutionProcessV4",
+            "ExecutionToolRequestV4",
+        ),
+        "moorage.sdk.backend",
+    ),
+    "AttachedPeerV4": "moorage.sdk.attaching",
+    "delegate_execution_backend_v4": "moorage.sdk.delegating",
+    "run_execution_backend_v4": "moorage.sdk.running",
 }
 
 

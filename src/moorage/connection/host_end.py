@@ -51,6 +51,10 @@ class HostLimits(msgspec.Struct, frozen=True, kw_only=True):
     max_unsent_frames: int = 4096
     """Cancels and answers that wait for a worker to read; beyond it the worker is given up."""
 
+    drain_seconds: float = 0.0
+    """How long a cancelled caller waits for the handler's end, after which the worker is given up;
+    with 0 it does not wait, and the worker is trusted to come to that end."""
+
 
 class _Waiting:
     """One request, from its first byte to its reply."""
@@ -234,6 +238,9 @@ class HostConnection:
         try:
             await self._send(frame, waiting)
             await waiting.event.wait()
+        except anyio.get_cancelled_exc_class():
+            await self._drain(request_id, waiting)
+            raise
         finally:
             if self._waiting.pop(request_id, None) is not None:
                 self._give_up(request_id, waiting)
@@ -247,6 +254,17 @@ class HostConnection:
         cancel = self._protocol.cancel(request_id)
         if waiting.is_sent and self._failure is None and self._tasks is not None:
             self._tasks.start_soon(self._send_aside, cancel)
+
+    async def _drain(self, request_id: str, waiting: _Waiting) -> None:
+        """Wait for the end of a cancelled request; one that does not come costs the connection."""
+        seconds = self._limits.drain_seconds
+        if not seconds or not waiting.is_sent or self._failure is not None:
+            return
+        with anyio.move_on_after(seconds, shield=True):
+            await self._send_aside(self._protocol.cancel(request_id, is_awaited=True))
+            await waiting.event.wait()
+        if not waiting.event.is_set():
+            self._stop(f"a cancelled {waiting.method} did not end within {seconds:g} s.")
 
     def _check_usable(self) -> None:
         if self._failure is not None:

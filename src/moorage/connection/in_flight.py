@@ -23,6 +23,9 @@ class Line(Protocol):
     async def publish(self, event: ProcessEvent) -> None:
         """Send a process event."""
 
+    def lose_event(self) -> None:
+        """Let the host know by a gap that an event was not sent."""
+
     async def open_callback(self, live: InFlight, call: ToolCall) -> str:
         """Send a nested tool call and return its id."""
 
@@ -51,6 +54,10 @@ class InFlight:
     async def emit_process(self, event: ProcessEvent) -> None:
         """Publish a process event on this connection."""
         await self._line.publish(event)
+
+    def lose_event(self) -> None:
+        """Let the host know that an event was not sent."""
+        self._line.lose_event()
 
     async def invoke_tool(self, call: ToolCall) -> ToolResult:
         """Ask the host to run a tool for this request."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
+import anyio
 from anyio.abc import TaskGroup
 
 from moorage.protocol.binding import Binding
@@ -24,11 +25,18 @@ class RequestContext(Protocol):
         """Return the id of the request, unique among the live ones of the connection."""
 
     @property
+    def scope(self) -> anyio.CancelScope:
+        """Return the scope of the request; a handler that shields itself may look at it."""
+
+    @property
     def lifetime(self) -> TaskGroup:
         """Return the tasks of the connection: cancelled after all handlers ended, before close."""
 
     async def emit_process(self, event: ProcessEvent) -> None:
         """Publish a process event on this connection; also allowed after the request ended."""
+
+    def lose_event(self) -> None:
+        """Let the host know that an event was not sent, so that it looks at the records."""
 
     async def invoke_tool(self, call: ToolCall) -> ToolResult:
         """Ask the host to run a tool for this request, while the request lives.

@@ -108,9 +108,12 @@ class HostProtocol:
             )
         return self._open(method, data, reply_type or METHODS[method].reply)
 
-    def cancel(self, request_id: str) -> bytes:
-        """Forget a request and return the frame that cancels it; empty when it had ended."""
-        if not self.forget(request_id):
+    def cancel(self, request_id: str, *, is_awaited: bool = False) -> bytes:
+        """Return the frame that cancels a request; empty when it had ended.
+
+        The request is forgotten, and so is its reply, unless that ``is_awaited`` all the same.
+        """
+        if not (request_id in self._pending if is_awaited else self.forget(request_id)):
             return b""
         return self._encoder.request(request_id, "cancel")
 

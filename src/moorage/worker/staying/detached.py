@@ -350,11 +350,13 @@ class _Shared:
 class _Context:
     """A live request, whose tasks and events belong to the worker and not to its connection."""
 
-    __slots__ = ("_worker", "invoke_tool", "request_id")
+    __slots__ = ("_worker", "invoke_tool", "lose_event", "request_id", "scope")
 
     def __init__(self, worker: DetachedWorker, context: RequestContext) -> None:
         self._worker = worker
         self.request_id = context.request_id
+        self.scope = context.scope
+        self.lose_event = context.lose_event
         self.invoke_tool: Callable[[ToolCall], Any] = context.invoke_tool
 
     @property
