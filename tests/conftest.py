@@ -61,6 +61,7 @@ def _succeeds(*command: str) -> Callable[[], bool]:
 # What can be had on any machine that runs the whole suite; missing under CI is a failure.
 SERVICES: Mapping[str, Callable[[], bool]] = {
     "bwrap": _succeeds("bwrap", "--unshare-pid", "--ro-bind", "/", "/", "--proc", "/proc", "true"),
+    "dockerd": _has_command("dockerd"),
     "git": _has_command("git"),
     "landlock": _has_landlock,
     # For root with CAP_SYS_ADMIN; a test that mounts also needs "root". Nothing of this one stays.

@@ -83,13 +83,13 @@ async def test_every_environment_is_listed_and_the_local_one_can_be_checked(
 ) -> None:
     home.configuration.mkdir()
     (home.configuration / "config.json").write_text(
-        '{"execution_environments": {"profiles": {"box": {"backend": "docker", "image": "i"}, '
+        '{"execution_environments": {"profiles": {"box": {"backend": "modal", "image": "i"}, '
         '"bad": {"backend": "docker"}}}}'
     )
     (tmp_path / "workspace").mkdir()
     local, box, bad = list_environments(load(home))
     assert (local.name, local.is_default, local.problem) == ("local", True, "")
-    assert "no backend 'docker'" in box.problem
+    assert "no backend 'modal'" in box.problem
     assert "image" in bad.problem
     with anyio.fail_after(20):
         findings = [

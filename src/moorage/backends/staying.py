@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 import socket
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 import anyio
 
 from moorage.backends.grants import check_grants
+from moorage.backends.locking import alone
 from moorage.backends.starting import start
 from moorage.backends.stay import LOG, SOCKET, Stay, StayingLimits
 from moorage.confine.private_folders import make_private
@@ -35,7 +32,9 @@ async def reach(stay: Stay, limits: StayingLimits) -> UnixSocketTransport:
         raise ConfigError(f"{stay.folder} cannot be used: {error.strerror}.") from error
     connected = await _dial(stay, limits)
     if connected is None:
-        async with _start_lock(stay, limits):
+        busy = f"has been starting the worker of session {stay.session}"
+        lock = stay.folder / _START_LOCK
+        async with alone(lock, limits.start_lock_seconds, busy, retry_seconds=limits.retry_seconds):
             connected = await _dial(stay, limits)
             if connected is None:
                 await start(stay, limits)
@@ -73,28 +72,3 @@ async def _dial(stay: Stay, limits: StayingLimits) -> socket.socket | None:
         f"the worker of session {stay.session} takes no connections.",
         hint=f"`moorage session stop {stay.session}` ends it.",
     )
-
-
-@asynccontextmanager
-async def _start_lock(stay: Stay, limits: StayingLimits) -> AsyncIterator[None]:
-    """Be the only host that starts this worker."""
-    flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
-    descriptor = os.open(stay.folder / _START_LOCK, flags, 0o600)
-    try:
-        is_locked = False
-        with anyio.move_on_after(limits.start_lock_seconds):
-            while not is_locked:
-                try:
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    is_locked = True
-                except BlockingIOError:
-                    await anyio.sleep(limits.retry_seconds)
-        if not is_locked:
-            raise BackendUnavailable(
-                f"another program has been starting the worker of session {stay.session} "
-                f"for {limits.start_lock_seconds:g} s.",
-                hint="Try again when it has ended.",
-            )
-        yield
-    finally:
-        os.close(descriptor)

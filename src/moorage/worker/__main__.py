@@ -28,6 +28,7 @@ def parser() -> argparse.ArgumentParser:
         epilog="The host starts this program; see `moorage run --help` for the way in for people. "
         "`moorage-worker connect --help` tells how a host reaches one that stays.",
     )
+    described.add_argument("--version", action="store_true", help="print the version and end")
     described.add_argument(
         "--state", metavar="DIR", help="where the worker keeps logs and exports (default: in $HOME)"
     )
@@ -88,6 +89,11 @@ def main(arguments: list[str] | None = None) -> int:
         from moorage.worker.staying.connecting import main as connect  # noqa: PLC0415
 
         return connect(words[1:])
+    if words == ["--version"]:
+        from importlib.metadata import version  # noqa: PLC0415 - it is slow
+
+        sys.stdout.write(f"moorage-worker {version('moorage')}\n")
+        return 0
     described = parser()
     parsed = described.parse_args(words)
     if parsed.stay and parsed.ready_fd is None:

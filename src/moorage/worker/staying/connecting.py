@@ -12,13 +12,14 @@ import hashlib
 import os
 import select
 import socket
-import subprocess
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import NoReturn
 
 from moorage.confine.private_folders import make_private
 from moorage.errors import BackendUnavailable, ConfigError, ExecutionError
@@ -29,7 +30,6 @@ SOCKET = "socket"
 LOG = "log"
 DEFAULT_IDLE_SECONDS = 600.0
 
-_START = "from moorage.worker.__main__ import main; raise SystemExit(main())"
 _START_LOCK = "start"
 _READY = b"ready\n"
 _START_SECONDS = 20.0
@@ -41,6 +41,7 @@ _KILL_SECONDS = 2.0
 _MAX_LOG_BYTES = 1024 * 1024
 _TAIL_BYTES = 2048
 _CHUNK = 256 * 1024
+_FIRST_FREE, _HIGHEST = 3, 4096
 
 
 def parser() -> argparse.ArgumentParser:
@@ -74,8 +75,7 @@ def main(arguments: list[str]) -> int:
             return 0
         idle = parsed.idle_seconds if parsed.idle_seconds > 0 else DEFAULT_IDLE_SECONDS
         state = [f"--state={parsed.state}"] if parsed.state else []
-        command = (sys.executable, "-P", "-c", _START, *state, *granted)
-        connected = reach(folder, (*command, f"--idle-seconds={idle}", f"--stay={folder}"))
+        connected = reach(folder, [*state, *granted, f"--idle-seconds={idle}"])
     except ExecutionError as error:
         sys.stderr.write(f"moorage-worker: {error}\n")
         return 1
@@ -108,7 +108,7 @@ def folder_of(name: str, state: str) -> Path:
     return folder
 
 
-def reach(folder: Path, command: tuple[str, ...]) -> socket.socket:
+def reach(folder: Path, options: list[str]) -> socket.socket:
     """Return a connection to the worker, which is started when there is none.
 
     Raises:
@@ -119,7 +119,7 @@ def reach(folder: Path, command: tuple[str, ...]) -> socket.socket:
         with _start_lock(folder):
             connected = _dial(folder)
             if connected is None:
-                _start(folder, command)
+                _start(folder, options)
                 connected = _dial(folder)
     if connected is None:
         raise BackendUnavailable("the worker went away as soon as it was started.")
@@ -185,37 +185,56 @@ def _start_lock(folder: Path) -> Iterator[None]:
                 time.sleep(_RETRY_SECONDS)  # noqa: TID251 - a lock with a bound
         yield
     finally:
+        # The worker may have been forked meanwhile, and then shares the lock.
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
         os.close(descriptor)
 
 
-def _start(folder: Path, command: tuple[str, ...]) -> None:
+def _start(folder: Path, options: list[str]) -> None:
     """Start the worker and return when it listens.
+
+    It is a fork of this program: what both need has been imported by now, and it is found again
+    whatever way this program was started.
 
     Raises:
         BackendUnavailable: it did not come up; its own words say why.
     """
     ready, told = os.pipe()
     try:
-        with _log(folder / LOG) as log:
-            subprocess.run(  # noqa: TID251 - the worker, which confines what it starts
-                [*command, f"--ready-fd={told}"],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                pass_fds=(told,),
-                start_new_session=True,
-                cwd="/",
-                check=False,
-            )
+        child = os.fork()
+        if child == 0:
+            _become_worker(folder, told, options)
         os.close(told)
-        told = -1
+        os.waitpid(child, 0)
         said = _heard(ready)
     finally:
         os.close(ready)
-        if told >= 0:
-            os.close(told)
     if said != _READY:
         raise BackendUnavailable(f"the worker did not start: {said.decode() or _tail(folder)}")
+
+
+def _become_worker(folder: Path, told: int, options: list[str]) -> NoReturn:
+    """Go on as the worker, apart from everything that is open here, but for ``told``."""
+    from moorage.worker.__main__ import main as work  # noqa: PLC0415 - it imports us, too
+
+    code = 1
+    try:
+        os.closerange(_FIRST_FREE, told)
+        os.closerange(told + 1, _HIGHEST)
+        null = os.open(os.devnull, os.O_RDONLY)
+        with _log(folder / LOG) as log:
+            for source, target in ((null, 0), (log, 1), (log, 2)):
+                os.dup2(source, target)
+        os.close(null)
+        os.umask(0o077)
+        code = work([*options, f"--stay={folder}", f"--ready-fd={told}"])
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else 1
+    except BaseException:  # noqa: BLE001 - said in the log, and nothing may go on from here
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(code)
 
 
 def _heard(ready: int) -> bytes:

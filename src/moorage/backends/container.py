@@ -1,0 +1,164 @@
+"""One container: how it is made, and whether one that is there is the same (pure)."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+import tarfile
+from typing import Any
+
+import msgspec
+
+from moorage.backends.backend import Placement
+from moorage.errors import ProvisionError
+
+LABEL_IDENTITY = "moorage.identity"
+LABEL_OWNER = "moorage.owner"
+LABEL_STATE = "moorage.state"
+
+HOME = "/tmp/moorage-home"  # noqa: S108 - inside the container, private to its user
+WORKER_FOLDER = "/opt/moorage-worker"
+PIDS_LIMIT = 512
+
+# The home is made by whoever the container runs as. What follows starts the first worker early.
+_KEEP_ALIVE = 'mkdir -p "$HOME" && chmod 700 "$HOME"; "$@" & exec sleep 2147483647'
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """What a container is to be."""
+
+    name: str
+    image: str
+    owner: str
+    state: str
+    workspace: str
+    user: str
+    host_workspace: str
+    is_read_only: bool
+    network: str
+    cpus: float
+    memory_mb: int
+
+
+def wanted_of(placement: Placement, owner: str) -> Wanted:
+    """Return what the container of a placement is to be."""
+    profile = placement.profile
+    user = profile.user
+    if not user and profile.host_workspace and sys.platform == "linux":
+        # Files of the mounted workspace are to stay the user's own.
+        user = f"{os.getuid()}:{os.getgid()}"
+    return Wanted(
+        name=placement.identity,
+        image=profile.image,
+        owner=owner,
+        state=str(placement.host_state),
+        workspace=profile.workspace,
+        user=user,
+        host_workspace=profile.host_workspace,
+        is_read_only=profile.mount_read_only,
+        network="none" if profile.network == "none" else "",
+        cpus=profile.cpus,
+        memory_mb=profile.memory_mb,
+    )
+
+
+def create_words(
+    wanted: Wanted, mounts: tuple[str, ...], first_worker: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Return the words of the order that makes the container."""
+    words = ["create", "--init", f"--name={wanted.name}", f"--workdir={wanted.workspace}"]
+    words += [f"--label={LABEL_IDENTITY}={wanted.name}", f"--label={LABEL_OWNER}={wanted.owner}"]
+    words += [f"--label={LABEL_STATE}={wanted.state}"]
+    words += ["--cap-drop=ALL", "--security-opt=no-new-privileges", f"--pids-limit={PIDS_LIMIT}"]
+    words += [f"--env=HOME={HOME}"]
+    words += [f"--user={wanted.user}"] if wanted.user else []
+    words += [f"--network={wanted.network}"] if wanted.network else []
+    words += [f"--cpus={wanted.cpus:g}"] if wanted.cpus else []
+    if wanted.memory_mb:
+        # As much swap as memory would make the limit twice what it says.
+        words += [f"--memory={wanted.memory_mb}m", f"--memory-swap={wanted.memory_mb}m"]
+    if wanted.host_workspace:
+        mount = f"type=bind,source={wanted.host_workspace},target={wanted.workspace}"
+        words += [f"--mount={mount}{',readonly' if wanted.is_read_only else ''}"]
+    words += [f"--mount={mount}" for mount in mounts]
+    return (*words, "--entrypoint=/bin/sh", wanted.image, "-c", _KEEP_ALIVE, "sh", *first_worker)
+
+
+def check_mount(wanted: Wanted) -> None:
+    """Return when the folder that is to be mounted is there.
+
+    Raises:
+        ProvisionError: it is not; an engine would make an empty one.
+    """
+    if wanted.host_workspace and not os.path.isdir(wanted.host_workspace):
+        raise ProvisionError(
+            f"the folder {wanted.host_workspace} that the profile mounts is not there.",
+            hint="Make it, or change host_workspace.",
+        )
+
+
+def check_same(wanted: Wanted, found: dict[str, Any]) -> None:
+    """Return when a container that is there is what it is to be.
+
+    Raises:
+        ProvisionError: it belongs to someone else, or differs; it was left alone.
+    """
+    config, host = found.get("Config") or {}, found.get("HostConfig") or {}
+    labels = config.get("Labels") or {}
+    if labels.get(LABEL_IDENTITY) != wanted.name or labels.get(LABEL_OWNER) != wanted.owner:
+        raise ProvisionError(
+            f"a container named {wanted.name} is there, and it is not of this Moorage; "
+            "it was left alone.",
+            hint="Remove or rename it.",
+        )
+    facts = {
+        "image": (config.get("Image"), wanted.image),
+        "user": (config.get("User") or "", wanted.user or config.get("User") or ""),
+        "network": (host.get("NetworkMode") == "none", wanted.network == "none"),
+        "CPUs": (host.get("NanoCpus") or 0, round(wanted.cpus * 1e9)),
+        "memory": (host.get("Memory") or 0, wanted.memory_mb * 2**20),
+        "swap": (host.get("MemorySwap") or 0, wanted.memory_mb * 2**20),
+        "processes": (host.get("PidsLimit"), PIDS_LIMIT),
+        "capabilities": ("ALL" in (host.get("CapDrop") or ()), True),
+        "mount": (_mount(found, wanted.workspace), _wanted_mount(wanted)),
+    }
+    different = [name for name, (is_, should) in facts.items() if is_ != should]
+    if different:
+        raise ProvisionError(
+            f"the container {wanted.name} is there with another {', '.join(different)}; "
+            "it was left alone.",
+            hint=f"Remove it (`docker rm --force {wanted.name}`) if nothing in it is needed.",
+        )
+
+
+def _mount(found: dict[str, Any], target: str) -> tuple[str, bool] | None:
+    for mount in found.get("Mounts") or ():
+        if mount.get("Destination") == target and mount.get("Type") == "bind":
+            return str(mount.get("Source")), not mount.get("RW")
+    return None
+
+
+def _wanted_mount(wanted: Wanted) -> tuple[str, bool] | None:
+    if not wanted.host_workspace:
+        return None
+    return os.path.realpath(wanted.host_workspace), wanted.is_read_only
+
+
+def has_account(accounts: str, uid: str) -> bool:
+    """Return whether a list of accounts knows the user of this number."""
+    return any(line.split(":")[2:3] == [uid] for line in accounts.splitlines())
+
+
+def archive_of(name: str, content: bytes | None, uid: int = 0, gid: int = 0) -> bytes:
+    """Return an archive of one file, or of one empty folder where there is no content."""
+    member = tarfile.TarInfo(name)
+    member.uid, member.gid = uid, gid
+    if content is None:
+        member.type, member.mode = tarfile.DIRTYPE, 0o700
+    else:
+        member.size, member.mode = len(content), 0o644
+    written = io.BytesIO()
+    with tarfile.open(fileobj=written, mode="w") as archive:
+        archive.addfile(member, io.BytesIO(content or b""))
+    return written.getvalue()
