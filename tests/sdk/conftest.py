@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
 
 import anyio
 import msgspec
@@ -13,6 +14,7 @@ from moorage.sdk.attaching import AttachedPeerV4
 from moorage.sdk.backend import ExecutionBackendV4
 from moorage.sdk.running import run_execution_backend_v4
 from moorage.testing.peers import ScriptedHost
+from moorage.testing.playbook import BINDING
 from moorage.transports.memory import MemoryTransport, memory_pair
 
 
@@ -79,3 +81,29 @@ def attached(
     """Return a transport in the form that authors attach."""
     streams = {"input": Written(transport), "output": Read(transport)}
     return AttachedPeerV4(**streams, close=close or transport.aclose)
+
+
+@pytest.fixture
+def attach() -> Callable[..., AttachedPeerV4]:
+    """Return what gives a transport the form that authors attach."""
+    return attached
+
+
+@pytest.fixture
+def a_record() -> Callable[[str], dict[str, Any]]:
+    """Return what makes the record of a process, as plain data."""
+
+    def of(operation_id: str) -> dict[str, Any]:
+        texts = ("log_path", "command", "cwd", "started_at", "updated_at", "owner_id")
+        return {
+            "id": "proc-1",
+            "owner_kind": "main_agent",
+            "lifecycle": "session",
+            "status": "running",
+            "operation_id": operation_id,
+            "root_thread_id": BINDING.session,
+            **dict.fromkeys(("pid", "pgid"), 1),
+            **dict.fromkeys(texts, "x"),
+        }
+
+    return of

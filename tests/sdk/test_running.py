@@ -21,25 +21,12 @@ from moorage.sdk.running import run_execution_backend_v4
 from moorage.testing.playbook import BINDING
 from moorage.transports.memory import memory_pair
 
+Record = Callable[[str], dict[str, Any]]
 Serve = Callable[..., AbstractAsyncContextManager[Any]]
 
 
 def execute(arguments: str = "{}") -> ExecuteRequest:
     return ExecuteRequest(call=ToolCall(name="bash", arguments=arguments), actor="agent")
-
-
-def record(operation_id: str) -> dict[str, Any]:
-    texts = ("log_path", "command", "cwd", "started_at", "updated_at", "owner_id")
-    return {
-        "id": "proc-1",
-        "owner_kind": "main_agent",
-        "lifecycle": "session",
-        "status": "running",
-        "operation_id": operation_id,
-        "root_thread_id": BINDING.session,
-        **dict.fromkeys(("pid", "pgid"), 1),
-        **dict.fromkeys(texts, "x"),
-    }
 
 
 class Recorder:
@@ -150,7 +137,7 @@ async def test_broken_output_ends_it_promptly_while_the_input_stays_open(
 
 
 async def test_a_detached_task_survives_its_request_and_ends_before_the_close(
-    serve: Serve, recorder: Recorder
+    a_record: Record, serve: Serve, recorder: Recorder
 ) -> None:
     async def process() -> None:
         try:
@@ -160,11 +147,11 @@ async def test_a_detached_task_survives_its_request_and_ends_before_the_close(
 
     async def start(request: StartRequest, context: ExecutionContextV4) -> dict[str, Any]:
         context.lifetime.start_soon(process)
-        return record(request.operation_id)
+        return a_record(request.operation_id)
 
     async def listed(_: None, context: ExecutionContextV4) -> list[Any]:
         assert context.binding == BINDING
-        return [record("mine")]
+        return [a_record("mine")]
 
     backend = recorder.backend("process.start.v1", process__start=start, process__list=listed)
     async with serve(backend) as bench:
@@ -200,10 +187,10 @@ def test_a_method_that_the_protocol_does_not_have_is_refused_at_construction() -
 
 
 async def test_a_start_answered_with_another_operation_is_turned_into_an_error(
-    serve: Serve, recorder: Recorder
+    a_record: Record, serve: Serve, recorder: Recorder
 ) -> None:
     async def start(request: StartRequest, _: ExecutionContextV4) -> dict[str, Any]:
-        return record("another")
+        return a_record("another")
 
     backend = recorder.backend("process.start.v1", process__start=start, process__list=nothing)
     async with serve(backend) as bench:
@@ -279,10 +266,10 @@ async def test_tools_are_called_only_while_the_own_request_lives(
 
 
 async def test_process_events_travel_on_the_same_connection_and_a_lost_one_leaves_a_gap(
-    serve: Serve, recorder: Recorder
+    a_record: Record, serve: Serve, recorder: Recorder
 ) -> None:
     async def tell(_: ExecuteRequest, context: ExecutionContextV4) -> ToolResult:
-        event = ProcessEvent(type="started", process=_converted(record("mine")))
+        event = ProcessEvent(type="started", process=_converted(a_record("mine")))
         await context.emit_process(event)
         context.lose_event()
         await context.emit_process(event)
