@@ -64,7 +64,7 @@ def fill(top: Path) -> None:
 def libraries_folder() -> Path:
     """Return a folder with our libraries for the system's Python: this one's, or a fetched one."""
     if f"{sys.version_info.major}.{sys.version_info.minor}" == VERSION:
-        return Path(importlib.metadata.distribution("msgspec").locate_file("")).resolve()
+        return Path(str(importlib.metadata.distribution("msgspec").locate_file(""))).resolve()
     place = repository.ROOT / "build" / "worker-libraries" / "site-packages"
     lock = (repository.ROOT / "requirements.lock").read_text("utf-8")
     wanted = [re.search(rf"^{name.replace('_', '.')}==[^ ;]+", lock, re.MULTILINE)

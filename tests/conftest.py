@@ -11,6 +11,7 @@ from functools import lru_cache
 
 import pytest
 
+from moorage.backends.bundle import WorkerBundle, find_bundle
 from moorage.backends.ending import end_worker
 
 INSTALL_HINT = "scripts/install-test-services installs what the tests need"
@@ -60,6 +61,8 @@ def _succeeds(*command: str) -> Callable[[], bool]:
 
 # What can be had on any machine that runs the whole suite; missing under CI is a failure.
 SERVICES: Mapping[str, Callable[[], bool]] = {
+    "bash-static": _has_command("bash-static"),
+    "busybox": _has_command("busybox"),
     "bwrap": _succeeds("bwrap", "--unshare-pid", "--ro-bind", "/", "/", "--proc", "/proc", "true"),
     "dockerd": _has_command("dockerd"),
     "git": _has_command("git"),
@@ -67,6 +70,8 @@ SERVICES: Mapping[str, Callable[[], bool]] = {
     # For root with CAP_SYS_ADMIN; a test that mounts also needs "root". Nothing of this one stays.
     "mounts": _succeeds("unshare", "--mount", "mount", "-t", "tmpfs", "moorage-test", "/mnt"),
     "rg": _has_command("rg"),
+    # The portable worker is built from this one.
+    "system python": _has_command("/usr/bin/python3.11"),
 }
 # What a machine is or is not; the other case has tests of its own.
 CIRCUMSTANCES: Mapping[str, Callable[[], bool]] = {
@@ -81,6 +86,15 @@ CIRCUMSTANCES: Mapping[str, Callable[[], bool]] = {
 def anyio_backend() -> str:
     """Run every async test on asyncio, the loop that Moorage is built on."""
     return "asyncio"
+
+
+@pytest.fixture(scope="session")
+def portable_worker() -> WorkerBundle:
+    """Return the portable worker of these very sources; it is built when they have changed."""
+    import worker_bundle  # noqa: PLC0415 - only the tests that ask pay for it
+
+    _check_need("system python")
+    return find_bundle({"MOORAGE_WORKER_BUNDLE": str(worker_bundle.built())})
 
 
 @pytest.fixture(autouse=True)
