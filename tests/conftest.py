@@ -70,6 +70,7 @@ SERVICES: Mapping[str, Callable[[], bool]] = {
     # For root with CAP_SYS_ADMIN; a test that mounts also needs "root". Nothing of this one stays.
     "mounts": _succeeds("unshare", "--mount", "mount", "-t", "tmpfs", "moorage-test", "/mnt"),
     "rg": _has_command("rg"),
+    "sshd": _has_command("sshd"),
     # The portable worker is built from this one.
     "system python": _has_command("/usr/bin/python3.11"),
 }

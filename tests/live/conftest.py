@@ -9,9 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.live.engine import WORKER_IMAGE, DockerEngine, shared_engine
+from tests.live.engine import (
+    WORKER_IMAGE,
+    DockerEngine,
+    shared_engine,
+)
+from tests.live.ssh_server import SshServer, ssh_server
 
 import moorage
+from moorage.backends.bundle import WorkerBundle
 
 Opener = Callable[..., AbstractAsyncContextManager[moorage.Session]]
 
@@ -34,6 +40,33 @@ def home(tmp_path: Path) -> Path:
     folder = tmp_path / "home"
     folder.mkdir()
     return folder
+
+
+@pytest.fixture(scope="session")
+def running_ssh_server() -> Iterator[SshServer]:
+    with ssh_server() as server:
+        yield server
+
+
+@pytest.fixture
+def open_there(
+    running_ssh_server: SshServer,
+    home: Path,
+    portable_worker: WorkerBundle,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Opener:
+    """Open sessions in an SSH profile."""
+    monkeypatch.setenv("MOORAGE_WORKER_BUNDLE", str(portable_worker.archive))
+
+    def open_one(
+        profile: dict[str, Any] | None = None, **options: Any
+    ) -> AbstractAsyncContextManager[moorage.Session]:
+        chosen = running_ssh_server.profile() | (profile or {})
+        document = {"execution_environments": {"default": "there", "profiles": {"there": chosen}}}
+        (home / "config.json").write_text(json.dumps(document))
+        return moorage.open_session(home=home, **options)
+
+    return open_one
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ _MODULES = {
     "local": "moorage.backends.local",
     "command": "moorage.backends.command",
     "docker": "moorage.backends.docker",
+    "ssh": "moorage.backends.ssh",
 }
 
 

@@ -203,7 +203,7 @@ class Environment:
         connection = self._connection
         if connection is None or connection.failure is not None:
             return
-        if self.outlives_host and not self._placement.stays:
+        if self._keeps_worker and not self._placement.stays:
             with suppress(OutcomeUnknown, ConnectionLost):
                 await connection.request(
                     "process/cleanup", None, CleanupReply, deadline_seconds=CLEANUP_SECONDS

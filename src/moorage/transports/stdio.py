@@ -135,6 +135,16 @@ class ChildTransport:
         return self._process.pid
 
     @property
+    def exit_code(self) -> int | None:
+        """Return how it exited, negative for a signal, or ``None`` while it runs."""
+        return self._process.returncode
+
+    @property
+    def complaint(self) -> str:
+        """Return the tail of what it wrote to its standard error."""
+        return self._tail.decode("utf-8", "replace").strip()
+
+    @property
     def is_torn(self) -> bool:
         """Return whether a send stopped in the middle."""
         return self._stdin.is_torn
@@ -177,8 +187,8 @@ class ChildTransport:
                 parts = [f"the worker process was ended by signal {-code}"]
             case code:
                 parts = [f"the worker process exited with {code}"]
-        if tail := self._tail.decode("utf-8", "replace").strip():
-            parts.append(f"its last words: {tail}")
+        if self.complaint:
+            parts.append(f"its last words: {self.complaint}")
         return "; ".join(parts)
 
     async def aclose(self) -> None:

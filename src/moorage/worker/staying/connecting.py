@@ -26,6 +26,9 @@ from moorage.errors import BackendUnavailable, ConfigError, ExecutionError
 from moorage.transports import private_sockets
 from moorage.transports.standing_end import end_holder
 
+OTHER_VERSION = 94
+"""The exit code of a worker that is not the one expected."""
+
 SOCKET = "socket"
 LOG = "log"
 DEFAULT_IDLE_SECONDS = 600.0
@@ -58,6 +61,10 @@ def parser() -> argparse.ArgumentParser:
         "--idle-seconds", type=float, default=DEFAULT_IDLE_SECONDS,
         help="how long it stays without a host and without a running process",
     )  # fmt: skip
+    described.add_argument("--make", metavar="DIR", help="make this folder, where it is not there")
+    described.add_argument(
+        "--expect", metavar="VERSION", default="", help="go on only as this version"
+    )
     described.add_argument("--end", action="store_true", help="end the worker and do nothing else")
     described.add_argument(
         "--start", action="store_true", help="have the worker started and do nothing else"
@@ -68,11 +75,16 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: list[str]) -> int:
     """Pass bytes between standard streams and the worker until one side ends."""
     parsed, granted = parser().parse_known_args(arguments)
+    if parsed.expect and parsed.expect != (own := _version()):
+        sys.stderr.write(f"moorage-worker: this is version {own}, and not {parsed.expect}.\n")
+        return OTHER_VERSION
     try:
         folder = folder_of(parsed.name, parsed.state)
         if parsed.end:
             end_holder(folder, end_seconds=_END_SECONDS, kill_seconds=_KILL_SECONDS)
             return 0
+        if parsed.make:
+            _make(parsed.make)
         idle = parsed.idle_seconds if parsed.idle_seconds > 0 else DEFAULT_IDLE_SECONDS
         state = [f"--state={parsed.state}"] if parsed.state else []
         connected = reach(folder, [*state, *granted, f"--idle-seconds={idle}"])
@@ -83,6 +95,12 @@ def main(arguments: list[str]) -> int:
         if not parsed.start:
             relay(connected)
     return 0
+
+
+def _version() -> str:
+    from importlib.metadata import version  # noqa: PLC0415 - it is slow
+
+    return version("moorage")
 
 
 def folder_of(name: str, state: str) -> Path:
@@ -106,6 +124,16 @@ def folder_of(name: str, state: str) -> Path:
             hint="Give it a home that it can write.",
         ) from error
     return folder
+
+
+def _make(folder: str) -> None:
+    try:
+        make_private(folder)
+    except OSError as error:
+        raise ConfigError(
+            f"the workspace {folder} cannot be made: {error.strerror or error}.",
+            hint="Name a folder that the account can write.",
+        ) from error
 
 
 def reach(folder: Path, options: list[str]) -> socket.socket:
