@@ -26,10 +26,15 @@ from tempfile import TemporaryDirectory
 import bundle_contents
 import bundle_modules
 import repository
-from moorage.backends.bundle import archive_name, bundle_argv, bundles_folder, hash_file
+from moorage.backends.bundle import (
+    MAX_BYTES,
+    archive_name,
+    bundle_argv,
+    bundles_folder,
+    hash_file,
+)
 from moorage.confine.own_interpreter import TOP, bundled_interpreter
 
-MAX_BYTES = 25 * 1024 * 1024
 KEPT = repository.ROOT / "build" / "worker-bundles"
 MOST_KEPT = 4
 
@@ -46,7 +51,7 @@ def built() -> Path:
 
     One that builds keeps others waiting; they find what it made.
     """
-    name = archive_name(importlib.metadata.version("moorage"))
+    name = archive_name(importlib.metadata.version("moorage"), platform.machine())
     place = KEPT / _inputs()
     with _alone():
         archive = place / name

@@ -19,6 +19,7 @@ from moorage.confine.own_interpreter import TOP, bundled_interpreter
 from moorage.errors import ConfigError, ProvisionError
 
 VARIABLE = "MOORAGE_WORKER_BUNDLE"
+MACHINE = "x86_64"
 MAX_BYTES = 25 * 1024 * 1024
 
 _PACKAGED = Path(__file__).resolve().parent.parent / "bundles"
@@ -27,7 +28,7 @@ _BUILD = (
     "environment."
 )
 _HASH = re.compile(r"[0-9a-f]{64}")
-_NAME = re.compile(r"moorage-worker-(.+)-linux-x86_64\.tar\.gz")
+_NAME = re.compile(r"moorage-worker-(.+)-linux-\w+\.tar\.gz")
 
 
 class WorkerBundle(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,9 +99,9 @@ def bundle_argv(folder: str) -> tuple[str, ...]:
     return (*bundled_interpreter(f"{folder.rstrip('/')}/{TOP}"), "-m", "moorage.worker")
 
 
-def archive_name(version: str) -> str:
-    """Return the name of the archive of one version."""
-    return f"moorage-worker-{version}-linux-x86_64.tar.gz"
+def archive_name(version: str, machine: str = MACHINE) -> str:
+    """Return the name of the archive of one version, for environments of one kind of machine."""
+    return f"moorage-worker-{version}-linux-{machine}.tar.gz"
 
 
 def hash_file(archive: Path) -> Path:
