@@ -18,7 +18,14 @@ from moorage.protocol.processes import ProcessRecord, StartRequest
 from moorage.protocol.secret import Secret
 from moorage.transports.standing_lock import holder
 from moorage.transports.stdio import ChildTransport
-from moorage.worker.staying.connecting import folder_of, main
+from moorage.worker.__main__ import main as work
+from moorage.worker.staying import connecting
+from moorage.worker.staying.connecting import folder_of
+
+
+def main(arguments: list[str]) -> int:
+    return connecting.main(arguments, work)
+
 
 pytestmark = pytest.mark.needs("landlock")
 

@@ -88,7 +88,7 @@ def main(arguments: list[str] | None = None) -> int:
         # Late: a worker that is started by its host does without.
         from moorage.worker.staying.connecting import main as connect  # noqa: PLC0415
 
-        return connect(words[1:])
+        return connect(words[1:], main)
     if words == ["--version"]:
         from importlib.metadata import version  # noqa: PLC0415 - it is slow
 

@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NoReturn
@@ -25,6 +25,9 @@ from moorage.confine.private_folders import make_private
 from moorage.errors import BackendUnavailable, ConfigError, ExecutionError
 from moorage.transports import private_sockets
 from moorage.transports.standing_end import end_holder
+
+Work = Callable[[list[str]], int]
+"""A worker: takes its own options, and returns its exit code."""
 
 OTHER_VERSION = 94
 """The exit code of a worker that is not the one expected."""
@@ -72,8 +75,11 @@ def parser() -> argparse.ArgumentParser:
     return described
 
 
-def main(arguments: list[str]) -> int:
-    """Pass bytes between standard streams and the worker until one side ends."""
+def main(arguments: list[str], work: Work) -> int:
+    """Pass bytes between standard streams and the worker until one side ends.
+
+    ``work`` is the worker itself, which may have to be started.
+    """
     parsed, granted = parser().parse_known_args(arguments)
     if parsed.expect and parsed.expect != (own := _version()):
         sys.stderr.write(f"moorage-worker: this is version {own}, and not {parsed.expect}.\n")
@@ -87,7 +93,8 @@ def main(arguments: list[str]) -> int:
             _make(parsed.make)
         idle = parsed.idle_seconds if parsed.idle_seconds > 0 else DEFAULT_IDLE_SECONDS
         state = [f"--state={parsed.state}"] if parsed.state else []
-        connected = reach(folder, [*state, *granted, f"--idle-seconds={idle}"])
+        options = [*state, *granted, f"--idle-seconds={idle}", f"--stay={folder}"]
+        connected = reach(folder, lambda ready_fd: work([*options, f"--ready-fd={ready_fd}"]))
     except ExecutionError as error:
         sys.stderr.write(f"moorage-worker: {error}\n")
         return 1
@@ -136,7 +143,7 @@ def _make(folder: str) -> None:
         ) from error
 
 
-def reach(folder: Path, options: list[str]) -> socket.socket:
+def reach(folder: Path, begin: Callable[[int], int]) -> socket.socket:
     """Return a connection to the worker, which is started when there is none.
 
     Raises:
@@ -147,7 +154,7 @@ def reach(folder: Path, options: list[str]) -> socket.socket:
         with _start_lock(folder):
             connected = _dial(folder)
             if connected is None:
-                _start(folder, options)
+                _start(folder, begin)
                 connected = _dial(folder)
     if connected is None:
         raise BackendUnavailable("the worker went away as soon as it was started.")
@@ -218,7 +225,7 @@ def _start_lock(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _start(folder: Path, options: list[str]) -> None:
+def _start(folder: Path, begin: Callable[[int], int]) -> None:
     """Start the worker and return when it listens.
 
     It is a fork of this program: what both need has been imported by now, and it is found again
@@ -231,7 +238,7 @@ def _start(folder: Path, options: list[str]) -> None:
     try:
         child = os.fork()
         if child == 0:
-            _become_worker(folder, told, options)
+            _become_worker(folder, told, begin)
         os.close(told)
         os.waitpid(child, 0)
         said = _heard(ready)
@@ -241,10 +248,8 @@ def _start(folder: Path, options: list[str]) -> None:
         raise BackendUnavailable(f"the worker did not start: {said.decode() or _tail(folder)}")
 
 
-def _become_worker(folder: Path, told: int, options: list[str]) -> NoReturn:
+def _become_worker(folder: Path, told: int, begin: Callable[[int], int]) -> NoReturn:
     """Go on as the worker, apart from everything that is open here, but for ``told``."""
-    from moorage.worker.__main__ import main as work  # noqa: PLC0415 - it imports us, too
-
     code = 1
     try:
         os.closerange(_FIRST_FREE, told)
@@ -255,7 +260,7 @@ def _become_worker(folder: Path, told: int, options: list[str]) -> NoReturn:
                 os.dup2(source, target)
         os.close(null)
         os.umask(0o077)
-        code = work([*options, f"--stay={folder}", f"--ready-fd={told}"])
+        code = begin(told)
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 1
     except BaseException:  # noqa: BLE001 - said in the log, and nothing may go on from here
