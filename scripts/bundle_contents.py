@@ -42,10 +42,10 @@ def fill(top: Path) -> None:
     packages = libraries_folder()
     folders = (repository.ROOT / "src", packages)
     standard = (STANDARD_LIBRARY, STANDARD_LIBRARY / "lib-dynload")
-    modules = bundle_modules.needed_modules((*folders, *standard))
+    modules = bundle_modules.needed_modules((*folders, *standard), _suffixes())
     place = top / "lib" / f"python{VERSION}"
-    copied = [_copy(SYSTEM_PYTHON, top / PYTHON)]
-    sources = []
+    _copy(SYSTEM_PYTHON, top / PYTHON)
+    sources, linked = [], [SYSTEM_PYTHON]
     for file in sorted(modules.values()):
         origin = next(folder for folder in (*standard[::-1], *folders) if folder in file.parents)
         target = place / ("lib-dynload" if origin == standard[1] else "") / file.relative_to(origin)
@@ -53,10 +53,10 @@ def fill(top: Path) -> None:
             target.parent.mkdir(parents=True, exist_ok=True)
             sources.append(f"{file}\t{target.with_suffix('.pyc')}\t{file.relative_to(origin)}")
         else:
-            copied.append(_copy(file, target))
+            _copy(file, target)
+            linked.append(file)
     _compile(sources)
-    native = _copy_native([SYSTEM_PYTHON, *(file for file in modules.values() if _is_elf(file))],
-                          top, packages)  # fmt: skip
+    native = _copy_native(linked, top, packages)
     _write_metadata(place)
     _copy_licences(top / "licenses", native, packages)
 
@@ -74,6 +74,12 @@ def libraries_folder() -> Path:
     pinned = [found.group() for found in wanted if found is not None]
     subprocess.run([sys.executable, *fetch, *target, *pinned], check=True)
     return place
+
+
+def _suffixes() -> tuple[str, ...]:
+    program = "import importlib.machinery as m; print(*m.EXTENSION_SUFFIXES)"
+    told = subprocess.run([SYSTEM_PYTHON, "-S", "-c", program], check=True, capture_output=True)
+    return tuple(told.stdout.decode().split())
 
 
 def _compile(sources: Iterable[str]) -> None:
@@ -109,13 +115,9 @@ def _copy_native(files: list[Path], top: Path, packages: Path) -> list[Path]:
     return [loader, *needed.values(), SYSTEM_PYTHON]
 
 
-def _copy(file: Path, target: Path) -> Path:
+def _copy(file: Path, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
-    return Path(shutil.copyfile(file, target))
-
-
-def _is_elf(file: Path) -> bool:
-    return file.suffix == ".so"
+    shutil.copyfile(file, target)
 
 
 def _write_metadata(place: Path) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 # The rooms of Moorage that run inside an environment.
@@ -80,9 +79,12 @@ class Modules:
         return None
 
 
-def needed_modules(folders: tuple[Path, ...]) -> dict[str, Path]:
-    """Return the files of all modules of a portable worker, by name."""
-    modules = Modules(folders, tuple(EXTENSION_SUFFIXES))
+def needed_modules(folders: tuple[Path, ...], suffixes: tuple[str, ...]) -> dict[str, Path]:
+    """Return the files of all modules of a portable worker, by name.
+
+    ``suffixes`` are those of extensions for the Python that comes along.
+    """
+    modules = Modules(folders, suffixes)
     for package in WHOLE:
         modules.add_whole(package)
     for name in UNSEEN:
