@@ -8,11 +8,17 @@ import socket
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
+from pathlib import Path
 
 import pytest
 
 from moorage.backends.bundle import WorkerBundle, find_bundle
 from moorage.backends.ending import end_worker
+
+# Made by scripts/install-test-services, which needs some minutes the first time.
+TEST_CACHE = Path(os.environ.get("MOORAGE_TEST_CACHE") or Path.home() / ".cache" / "moorage-tests")
+APPTAINER = TEST_CACHE / "apptainer" / "usr" / "bin" / "apptainer"
+APPTAINER_IMAGE = TEST_CACHE / "bookworm.sif"
 
 INSTALL_HINT = "scripts/install-test-services installs what the tests need"
 
@@ -63,12 +69,14 @@ def _succeeds(*command: str) -> Callable[[], bool]:
 SERVICES: Mapping[str, Callable[[], bool]] = {
     "bash-static": _has_command("bash-static"),
     "busybox": _has_command("busybox"),
+    "apptainer": lambda: APPTAINER.is_file() and APPTAINER_IMAGE.is_file(),
     "bwrap": _succeeds("bwrap", "--unshare-pid", "--ro-bind", "/", "/", "--proc", "/proc", "true"),
     "dockerd": _has_command("dockerd"),
     "git": _has_command("git"),
     "landlock": _has_landlock,
     # For root with CAP_SYS_ADMIN; a test that mounts also needs "root". Nothing of this one stays.
     "mounts": _succeeds("unshare", "--mount", "mount", "-t", "tmpfs", "moorage-test", "/mnt"),
+    "node": _has_command("node"),
     "rg": _has_command("rg"),
     "sshd": _has_command("sshd"),
     # The portable worker is built from this one.

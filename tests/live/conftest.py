@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.conftest import APPTAINER, APPTAINER_IMAGE
 from tests.live.engine import (
     WORKER_IMAGE,
     DockerEngine,
@@ -63,6 +65,25 @@ def open_there(
     ) -> AbstractAsyncContextManager[moorage.Session]:
         chosen = running_ssh_server.profile() | (profile or {})
         document = {"execution_environments": {"default": "there", "profiles": {"there": chosen}}}
+        (home / "config.json").write_text(json.dumps(document))
+        return moorage.open_session(home=home, **options)
+
+    return open_one
+
+
+@pytest.fixture
+def open_image(
+    home: Path, portable_worker: WorkerBundle, monkeypatch: pytest.MonkeyPatch
+) -> Opener:
+    """Open sessions in an Apptainer profile."""
+    monkeypatch.setenv("MOORAGE_WORKER_BUNDLE", str(portable_worker.archive))
+    monkeypatch.setenv("PATH", f"{APPTAINER.parent}:{os.environ['PATH']}")
+
+    def open_one(
+        profile: dict[str, Any] | None = None, **options: Any
+    ) -> AbstractAsyncContextManager[moorage.Session]:
+        chosen = {"backend": "singularity", "image": str(APPTAINER_IMAGE)} | (profile or {})
+        document = {"execution_environments": {"default": "box", "profiles": {"box": chosen}}}
         (home / "config.json").write_text(json.dumps(document))
         return moorage.open_session(home=home, **options)
 

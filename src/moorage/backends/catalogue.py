@@ -12,6 +12,7 @@ _MODULES = {
     "command": "moorage.backends.command",
     "docker": "moorage.backends.docker",
     "ssh": "moorage.backends.ssh",
+    "singularity": "moorage.backends.apptainer",
 }
 
 
