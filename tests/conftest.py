@@ -70,6 +70,8 @@ SERVICES: Mapping[str, Callable[[], bool]] = {
     "bash-static": _has_command("bash-static"),
     "busybox": _has_command("busybox"),
     "apptainer": lambda: APPTAINER.is_file() and APPTAINER_IMAGE.is_file(),
+    # What images are made of; the stamp is the last thing that the script writes.
+    "base systems": lambda: (TEST_CACHE / "base-systems.made").is_file(),
     "bwrap": _succeeds("bwrap", "--unshare-pid", "--ro-bind", "/", "/", "--proc", "/proc", "true"),
     "dockerd": _has_command("dockerd"),
     "git": _has_command("git"),
@@ -95,6 +97,12 @@ CIRCUMSTANCES: Mapping[str, Callable[[], bool]] = {
 def anyio_backend() -> str:
     """Run every async test on asyncio, the loop that Moorage is built on."""
     return "asyncio"
+
+
+@pytest.fixture(scope="session")
+def need() -> Callable[[str], None]:
+    """Let a fixture ask for a service, as ``@pytest.mark.needs`` does for a test."""
+    return _check_need
 
 
 @pytest.fixture(scope="session")
