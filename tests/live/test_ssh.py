@@ -28,7 +28,8 @@ def root_of(session: moorage.Session) -> Path:
 async def test_an_account_without_a_worker_is_given_one_and_used_as_that_account(
     open_there: Opener, running_ssh_server: SshServer
 ) -> None:
-    shutil.rmtree(running_ssh_server.home / ".moorage-worker", ignore_errors=True)
+    delivered = running_ssh_server.home / ".local" / "share" / "moorage-worker"
+    shutil.rmtree(delivered, ignore_errors=True)
     async with open_there() as session:
         ran = await session.run("whoami; pwd; command -v moorage-worker || echo none installed")
         assert ran.stdout.splitlines() == [
@@ -38,7 +39,9 @@ async def test_an_account_without_a_worker_is_given_one_and_used_as_that_account
         ]
         await session.write_file("a.txt", "one\n")
         assert (await session.run("cat a.txt")).stdout == "one\n"
-    assert list((running_ssh_server.home / ".moorage-worker" / "bundles").iterdir())
+        # Its own programs start there, too, although the worker's state is hidden from them.
+        assert "a.txt" in (await session.grep("one")).content[0].text
+    assert len(list(delivered.iterdir())) == 1
 
 
 @pytest.mark.parametrize("probe", PROBES)

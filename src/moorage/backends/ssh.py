@@ -172,7 +172,7 @@ class SshBackend:
 
 
 def _folder(bundle: WorkerBundle) -> str:
-    return f"$HOME/.moorage-worker/bundles/{bundle.sha256[:24]}"
+    return f"$HOME/.local/share/moorage-worker/{bundle.sha256[:24]}"
 
 
 def _remote_command(worker: str, words: tuple[str, ...]) -> str:
