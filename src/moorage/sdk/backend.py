@@ -49,7 +49,7 @@ class ExecutionContextV4:
 
     @property
     def lifetime(self) -> TaskGroup:
-        """Return the tasks of the connection: what a request starts here goes on after its end.
+        """Return the tasks of the connection; what a request starts there goes on after its end.
 
         They are cancelled when every handler has ended, before the backend is closed.
         """
