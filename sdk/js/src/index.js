@@ -1,0 +1,2 @@
+export { runExecutionBackendV4 } from "./running.js";
+export { delegateExecutionBackendV4 } from "./delegating.js";
