@@ -24,6 +24,7 @@ from moorage.errors import (
     ShutdownIncomplete,
     WorkerFailure,
 )
+from moorage.host import environments
 
 # An adapter written without any help: it says what its variables are, or what the test says.
 ADAPTER = """
@@ -189,6 +190,15 @@ async def test_a_program_that_exits_at_once_is_told_with_its_code_and_last_words
     assert isinstance(error, ConnectionLost)
     assert "exited with 7" in str(error)
     assert "no credentials" in str(error)
+
+
+async def test_an_adapter_that_never_answers_is_given_up_and_ended(
+    open_with: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(environments, "ADAPTER_INITIALIZE_SECONDS", 0.05)
+    error = await fails(open_with, command=[sys.executable, "-c", "import sys; sys.stdin.read()"])
+    assert isinstance(error, BackendUnavailable)
+    assert "does not answer" in str(error)
 
 
 async def test_garbage_on_standard_output_ends_the_connection_and_is_called_malformed(

@@ -42,6 +42,9 @@ INITIALIZE_SECONDS = 20.0
 REMOTE_INITIALIZE_SECONDS = 60.0
 """The same where the way there, and perhaps the worker, are only just being started."""
 
+ADAPTER_INITIALIZE_SECONDS = 600.0
+"""The same of an adapter, which may have to order a machine first."""
+
 CLEANUP_SECONDS = 35.0
 """For ending what runs, softly and then by force."""
 
@@ -249,9 +252,10 @@ class Environment:
                 self._check_root(reply.root)
                 self._note_provisioned()
         except TimeoutError as error:
+            hint = f"`moorage session stop {session}` ends it, by force if it must."
             raise BackendUnavailable(
                 f"the worker of session {session} does not answer.",
-                hint=f"`moorage session stop {session}` ends it, by force if it must.",
+                hint=hint if stays else "Look at what the profile's command waits for.",
             ) from error
         except (InvalidArguments, Refused) as error:
             if not stays:
@@ -278,7 +282,10 @@ class Environment:
     def _initialize_seconds(self) -> float | None:
         if self._placement.stays_in is not None:
             return INITIALIZE_SECONDS
-        return REMOTE_INITIALIZE_SECONDS if self._keeps_worker else None
+        if self._keeps_worker:
+            return REMOTE_INITIALIZE_SECONDS
+        is_adapter = self._placement.profile.backend == "command"
+        return ADAPTER_INITIALIZE_SECONDS if is_adapter else None
 
     def _expected_of_a_failed_opening(self) -> tuple[type[Exception], ...]:
         # Why a worker that stays could not be used says more than that it did not say goodbye.
