@@ -206,3 +206,13 @@ def test_changing_nothing_is_a_usage_error(command_line: Any) -> None:
     ended = command_line("session", "set", "s-1")
     assert ended.code == 2
     assert b"Say what to change: --mode MODE, --writable DIR or --not-writable DIR." in ended.err
+
+
+def test_a_fork_is_a_new_session_with_the_same_choice(command_line: Any) -> None:
+    keep_session("s-1", name="parent")
+    ended = command_line("session", "fork", "parent", "--name", "child")
+    forked = SessionStore(find_home().sessions).load("child")
+    assert ended.out.decode() == f"{forked.id}\n"
+    assert (forked.workspace, forked.mode) == ("/project", PermissionMode.STANDARD)
+    assert command_line("session", "fork", "parent", "--name", "child").code == 125
+    assert command_line("session", "fork", "nobody").code == 127

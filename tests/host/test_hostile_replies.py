@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import anyio
@@ -116,8 +117,8 @@ async def session_with(replies: Replies) -> AsyncIterator[tuple[Session, Hostile
         async with anyio.create_task_group() as tasks:
             backend = HostileBackend(replies, tasks)
             environment = Environment(backend, placement, tasks)
-            regrant = lambda selection, *_: (selection, placement)  # noqa: E731
-            session = Session(selection, environment, log, folder, regrant=regrant, tasks=tasks)
+            keeper = SimpleNamespace(regrant=lambda selection, *_: (selection, placement))
+            session = Session(selection, environment, log, folder, keeper=keeper, tasks=tasks)
             yield session, backend, folder
             await environment.aclose()
         log.close()

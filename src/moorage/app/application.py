@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -37,6 +37,7 @@ class SessionOptions(msgspec.Struct, frozen=True, kw_only=True):
     workspace: str | os.PathLike[str] | None = None
     mode: str | None = None
     session_id: str | None = None
+    fork_of: str | None = None
     name: str = ""
     writable_roots: Sequence[str | os.PathLike[str]] = ()
     home: str | os.PathLike[str] | None = None
@@ -54,6 +55,7 @@ class SessionPlan:
             ConfigError: an option or the configuration is impossible.
             NotFound: there is no such environment or session.
         """
+        self._options = options
         self._home = find_home(options.home)
         self._configuration = load(self._home)
         self._store = SessionStore(self._home.sessions)
@@ -62,6 +64,8 @@ class SessionPlan:
         if options.session_id is not None:
             self._saved = self._store.load(options.session_id)
             selection = _reopened(self._saved, options)
+        elif options.fork_of is not None:
+            selection = forked(self._store.load(options.fork_of), name=options.name)
         else:
             selection = _selected(self._configuration, options)
         self.selection = regranted(selection, None, options.writable_roots)
@@ -91,6 +95,13 @@ class SessionPlan:
         placement = self._placement(changed)
         self._store.save(changed)
         return changed, placement
+
+    def fork(self, parent: Selection, *, name: str = "") -> AbstractAsyncContextManager[Session]:
+        """Open a new session with the environment, the profile and the grants of another one."""
+        forked = msgspec.structs.replace(
+            self._options, session_id=None, name=name, fork_of=parent.id, writable_roots=()
+        )
+        return open_planned(SessionPlan(forked))
 
     def _placement(self, selection: Selection) -> Placement:
         placement = placement_of(self._home, self._configuration, selection)
@@ -161,9 +172,7 @@ async def open_planned(plan: SessionPlan) -> AsyncIterator[Session]:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(log.keep_synced)
             environment = Environment(backend, plan.placement, tasks)
-            session = Session(
-                plan.selection, environment, log, folder, regrant=plan.regrant, tasks=tasks
-            )
+            session = Session(plan.selection, environment, log, folder, keeper=plan, tasks=tasks)
             session.hands_over = plan.hands_over
             try:
                 for extension in plan.extensions:
@@ -235,6 +244,13 @@ def _selected(configuration: Configuration, options: SessionOptions) -> Selectio
         name=options.name,
         profile=None if profile == LOCAL else profile,
         writable_roots=configuration.writable_roots,
+    )
+
+
+def forked(parent: Selection, *, name: str) -> Selection:
+    """Return the selection of a new session that is chosen as another one was."""
+    return msgspec.structs.replace(
+        parent, id=new_session_id(), name=name, created_at=datetime.now(UTC)
     )
 
 

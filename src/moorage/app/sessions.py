@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from moorage.app.application import RECORD, WORKER, placement_of, regranted, worker_folder
+from moorage.app.application import RECORD, WORKER, forked, placement_of, regranted, worker_folder
 from moorage.app.config import load
 from moorage.app.home import Home
 from moorage.backends.ending import end_worker, running_pid
@@ -90,6 +90,19 @@ def remove_session(home: Home, session: str) -> None:
         shutil.rmtree(folder)
         with suppress(OSError):
             folder.parent.rmdir()
+
+
+def fork_session(home: Home, session: str, *, name: str = "") -> Selection:
+    """Keep a new session that is chosen as another one was; nothing is started.
+
+    Raises:
+        NotFound: there is no such session.
+        ConfigError: the name is taken.
+    """
+    store = SessionStore(home.sessions)
+    selection = forked(store.load(session), name=name)
+    store.create(selection)
+    return selection
 
 
 def stop_session(home: Home, session: str) -> bool:

@@ -13,6 +13,7 @@ from moorage.app.home import Home, find_home
 from moorage.app.sessions import (
     SessionSummary,
     configure_session,
+    fork_session,
     list_sessions,
     read_record,
     remove_session,
@@ -206,6 +207,23 @@ async def _start(session: str) -> str:
     async with moorage.open_session(session_id=session) as opened:
         await opened.capabilities()
         return opened.id
+
+
+@command.command()
+@session_argument
+@click.option("--name", default="", metavar="NAME", help="A name for the new session.")
+@json_option
+def fork(session: str, name: str, *, as_json: bool) -> int:
+    """Make a new session with the environment and the grants of another one.
+
+    It gets an environment of its own, unless the profile is shared. A local workspace is the same.
+    """
+    made = fork_session(find_home(), session, name=name)
+    if as_json:
+        print_json({"id": made.id, "name": made.name, "fork_of": session})
+    else:
+        click.echo(made.id)
+    return exit_codes.OK
 
 
 @command.command("set")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import secrets
 import shlex
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from copy import copy
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 from anyio.abc import TaskGroup
@@ -19,7 +21,6 @@ from moorage.errors import (
     EnvironmentDied,
     InvalidArguments,
     OutcomeUnknown,
-    RemoteProtocolViolation,
     ToolFailed,
 )
 from moorage.host import artifacts, byte_exchange
@@ -34,23 +35,30 @@ from moorage.host.results import (
     Artifact,
     CommandResult,
     FileChange,
-    FileText,
     SessionEvent,
     command_result,
     file_change,
-    file_text,
 )
 from moorage.host.session_store import Selection
+from moorage.host.typed_calls import TypedCalls
 from moorage.policy.decide import check_call
 from moorage.policy.permission import PermissionMode
 from moorage.protocol.processes import ProcessEvent
 from moorage.protocol.tool_calls import ExecuteRequest, ToolCall, ToolResult
-from moorage.protocol.workspace_tools import OverwritePolicy, ToolSpec
+from moorage.protocol.workspace_tools import ToolSpec
 
-Regrant = Callable[
-    [Selection, str | None, Sequence[str | os.PathLike[str]]], tuple[Selection, Placement]
-]
-"""Saves a changed grant and returns it with what the backend is to be asked for."""
+
+class Keeper(Protocol):
+    """Who keeps the selections of sessions."""
+
+    def regrant(
+        self, saved: Selection, mode: str | None, roots: Sequence[str | os.PathLike[str]]
+    ) -> tuple[Selection, Placement]:
+        """Save a changed grant and return it with what the backend is to be asked for."""
+
+    def fork(self, parent: Selection, *, name: str = "") -> AbstractAsyncContextManager[Session]:
+        """Open a new session with the selection of another one."""
+
 
 TOOL_DEADLINE_SECONDS = 300.0
 """A tool that is no command answers well within this, unless a disk is stuck."""
@@ -59,7 +67,7 @@ COMMAND_DEADLINE_SECONDS = 3600.0 + 60.0
 """The longest timeout a command may ask for, and the time to end it."""
 
 
-class Session:
+class Session(TypedCalls):
     """One conversation's tools in one environment.
 
     Made by :func:`moorage.open_session`. Calls may overlap. A lost worker never replays a call: the
@@ -73,7 +81,7 @@ class Session:
         log: CallLog,
         folder: Path,
         *,
-        regrant: Regrant,
+        keeper: Keeper,
         tasks: TaskGroup,
     ) -> None:
         """Put the parts together; nothing is started before the first call."""
@@ -81,7 +89,9 @@ class Session:
         self._environment = environment
         self._log = log
         self._folder = folder
-        self._regrant = regrant
+        self._keeper = keeper
+        self._actor = selection.id
+        self._mode: PermissionMode | None = None
         self._events = EventFeed()
         self.processes = Processes(environment, selection.id)
         """The background processes of the session."""
@@ -117,7 +127,7 @@ class Session:
     @property
     def mode(self) -> PermissionMode:
         """Return the permission mode."""
-        return self._environment.placement.mode
+        return self._mode or self._environment.placement.mode
 
     @property
     def tools(self) -> tuple[ToolSpec, ...]:
@@ -148,7 +158,7 @@ class Session:
         call = ToolCall(
             name=_named(tool_name, "the tool"), arguments=encoded.decode(), id=self._log.next_id()
         )
-        who = _named(actor or self.id, "the actor")
+        who = _named(actor or self._actor, "the actor")
         result = await self._recorded(
             lambda: self._checked(call, who, input),
             name=tool_name,
@@ -189,59 +199,6 @@ class Session:
             error.result = command_result({"outcome": "unknown"})
             raise
         return _ended(result)
-
-    async def read_file(
-        self, path: str, *, offset: int | None = None, limit: int | None = None
-    ) -> FileText:
-        """Return the text of a file, or of ``limit`` lines from line ``offset`` (from 1)."""
-        arguments = {"path": path, "offset": offset, "limit": limit}
-        return file_text(await self._typed("read_file", arguments))
-
-    async def write_file(
-        self,
-        path: str,
-        content: str,
-        *,
-        create_only: bool = False,
-        overwrite_policy: OverwritePolicy | None = None,
-    ) -> FileChange:
-        """Create or replace a whole file.
-
-        Raises:
-            ToolFailed: the file exists with ``create_only``, is large and no policy was given, or
-                could not be written; it is unchanged.
-        """
-        arguments = {"path": path, "content": content, "create_only": create_only}
-        arguments |= {"overwrite_policy": overwrite_policy}
-        return await self._change("write_file", arguments)
-
-    async def edit_file(
-        self, path: str, old_text: str, new_text: str, *, replace_all: bool = False
-    ) -> FileChange:
-        """Replace exact text in a file.
-
-        Raises:
-            ToolFailed: no match, or several without ``replace_all``; the file is unchanged and
-                ``result`` names the candidate places.
-        """
-        arguments = {"path": path, "old_text": old_text, "new_text": new_text}
-        return await self._change("edit_file", arguments | {"replace_all": replace_all})
-
-    async def list_files(self, path: str = ".", **options: Any) -> ToolResult:
-        """List a folder; options are those of the tool ``list_files``."""
-        return await self._typed("list_files", {"path": path, **options})
-
-    async def grep(self, pattern: str, path: str = ".", **options: Any) -> ToolResult:
-        """Search file contents; options are those of the tool ``grep``."""
-        return await self._typed("grep", {"pattern": pattern, "path": path, **options})
-
-    async def glob(self, pattern: str, path: str = ".", **options: Any) -> ToolResult:
-        """Find files by name; options are those of the tool ``glob``."""
-        return await self._typed("glob", {"pattern": pattern, "path": path, **options})
-
-    async def git(self, subcommand: str, *args: str) -> ToolResult:
-        """Read the repository, or add and commit explicitly named paths."""
-        return await self._typed("git", {"subcommand": subcommand, "args": args})
 
     async def present_artifact(self, path: str) -> Artifact:
         """Publish an immutable copy of a file and return the copy that the host keeps."""
@@ -302,8 +259,36 @@ class Session:
         Raises:
             ConfigError: there is no such mode or folder; nothing has changed.
         """
-        self._selection, placement = self._regrant(self._selection, mode, writable_roots)
+        self._selection, placement = self._keeper.regrant(self._selection, mode, writable_roots)
         await self._environment.replace(placement)
+
+    def fork(self, *, name: str = "") -> AbstractAsyncContextManager[Session]:
+        """Open a new session in the same kind of environment: its own one, unless that is shared.
+
+        A local workspace, and a folder of the host that is mounted, is the same for both.
+        """
+        return self._keeper.fork(self._selection, name=name)
+
+    def subagent(self, actor: str) -> Session:
+        """Return this session for a sub-agent, in place: the same environment, in its own name."""
+        if not actor.strip():
+            raise InvalidArguments("a sub-agent needs a name.")
+        return self._seen_by(_named(actor, "the actor"))
+
+    def side(self) -> Session:
+        """Return this session for a conversation beside it, which reads and changes nothing.
+
+        It cannot be woken, so that its commands have their whole time.
+        """
+        side = self._seen_by(f"side-{secrets.token_hex(4)}")
+        side._mode, side.hands_over = PermissionMode.READ_ONLY, False  # noqa: SLF001 - one of us
+        return side
+
+    def _seen_by(self, actor: str) -> Session:
+        seen = copy(self)
+        seen._actor = actor  # noqa: SLF001 - one of us
+        seen.processes = Processes(self._environment, actor)
+        return seen
 
     def events(self) -> AbstractAsyncContextManager[MemoryObjectReceiveStream[SessionEvent]]:
         """Open a stream of the session's events, from now on."""
@@ -344,21 +329,6 @@ class Session:
         if call.name == "present_artifact" and not result.is_error:
             return await artifacts.collect(connection, result, self._folder / "artifacts")
         return result
-
-    async def _typed(self, tool_name: str, arguments: Mapping[str, Any]) -> ToolResult:
-        result = await self.call(tool_name, arguments)
-        _structured(tool_name, result)
-        return result
-
-    async def _change(self, tool_name: str, arguments: Mapping[str, Any]) -> FileChange:
-        structured = _structured(tool_name, await self.call(tool_name, arguments))
-        change = file_change(structured)
-        if change is None:
-            raise RemoteProtocolViolation(
-                f"the worker's result of {tool_name} does not say what changed.",
-                hint="Look at the file before you repeat it.",
-            )
-        return change
 
 
 def _bytes_result(action: str, path: str, size: int) -> ToolResult:
@@ -407,9 +377,3 @@ def _ended(result: ToolResult) -> CommandResult:
     if result.is_error:
         raise ToolFailed(f"bash: {result.text}", result=result)
     return told
-
-
-def _structured(tool_name: str, result: ToolResult) -> dict[str, Any]:
-    if result.is_error:
-        raise ToolFailed(f"{tool_name}: {result.text}", result=result)
-    return result.structured_content or {}
