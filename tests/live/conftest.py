@@ -11,23 +11,14 @@ from typing import Any
 
 import pytest
 from tests.conftest import APPTAINER, APPTAINER_IMAGE
-from tests.live.engine import (
-    WORKER_IMAGE,
-    DockerEngine,
-    shared_engine,
-)
-from tests.live.ssh_server import SshServer, ssh_server
+from tests.live.engine import WORKER_IMAGE, DockerEngine
+from tests.live.services import *  # noqa: F403 - its fixtures
+from tests.live.ssh_server import SshServer
 
 import moorage
 from moorage.backends.bundle import WorkerBundle
 
 Opener = Callable[..., AbstractAsyncContextManager[moorage.Session]]
-
-
-@pytest.fixture(scope="session")
-def running_engine(testrun_uid: str) -> Iterator[DockerEngine]:
-    with shared_engine(testrun_uid) as engine:
-        yield engine
 
 
 @pytest.fixture
@@ -42,12 +33,6 @@ def home(tmp_path: Path) -> Path:
     folder = tmp_path / "home"
     folder.mkdir()
     return folder
-
-
-@pytest.fixture(scope="session")
-def running_ssh_server() -> Iterator[SshServer]:
-    with ssh_server() as server:
-        yield server
 
 
 @pytest.fixture

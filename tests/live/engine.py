@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
+import secrets
 import select
 import shutil
-import signal
 import subprocess
-import sys
 import sysconfig
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from tests.live.leftovers import (
+    end_process,
+    end_processes,
+    is_in_control_group,
+    mentions,
+    remove_control_group,
+    unmount_below,
+)
+from tests.live.lending import State, lent
+from tests.live.places import BARE_ARCHIVE, DEBIAN_ARCHIVE
 
 import moorage
 
 START_SECONDS = 60
 STOP_SECONDS = 30
 BUILD_SECONDS = 300
-DEBOOTSTRAP_SECONDS = 900
+LOOK_SECONDS = 20
 
-CACHE = Path(os.environ.get("MOORAGE_TEST_CACHE") or Path.home() / ".cache" / "moorage-tests")
-BASE_PACKAGES = "bash,ca-certificates,git,nodejs,python3,ripgrep"
 BASE_IMAGE = "moorage-test/base"
 WORKER_IMAGE = "moorage-test/worker"
 BARE_IMAGE = "moorage-test/bare"
@@ -49,6 +56,9 @@ class DockerEngine:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.host = f"unix://{folder / 'socket'}"
+        # Names of network devices have at most fifteen characters.
+        self.bridge = f"mrg-{folder.name[-8:]}"
+        self.control_group = folder.name
         self.variables = {**os.environ, "DOCKER_HOST": self.host, "DOCKER_BUILDKIT": "0"}
 
     def run(self, *words: str, **options) -> subprocess.CompletedProcess[bytes]:
@@ -64,18 +74,36 @@ class DockerEngine:
     def start(self) -> None:
         """Start the engine and return when it answers."""
         for name in ("data", "exec"):
-            (self.folder / name).mkdir()
+            (self.folder / name).mkdir(exist_ok=True)
         options = [f"--data-root={self.folder / 'data'}", f"--exec-root={self.folder / 'exec'}"]
         options += [f"--pidfile={self.folder / 'pid'}", f"--host={self.host}"]
-        # No test needs a network in a container, and none may touch that of the machine.
-        options += ["--bridge=none", "--iptables=false", "--ip6tables=false"]
-        with (self.folder / "log").open("wb") as log:
+        options += [f"--cgroup-parent=/{self.control_group}", *self._network_options()]
+        with (self.folder / "log").open("ab") as log:
             # No child of ours: the one who stops it may be another process of the run.
             subprocess.run(
                 ["setsid", "--fork", "dockerd", *options],
                 stdout=log, stderr=log, check=True, timeout=START_SECONDS,
             )  # fmt: skip
         self._await_answer()
+
+    def _network_options(self) -> list[str]:
+        """Give containers a network that leads to this machine alone, where one can be made.
+
+        The machine's rules for packets, and whether it forwards any, stay as they are.
+        """
+        untouched = ["--iptables=false", "--ip6tables=false", "--ip-forward=false"]
+        if not Path("/sys/class/net", self.bridge).exists():
+            # From the addresses that are kept for tests of networks.
+            block = 1 + int(self.bridge[-2:], 16) % 254
+            orders = (
+                ["link", "add", self.bridge, "type", "bridge"],
+                ["address", "add", f"198.18.{block}.1/24", "dev", self.bridge],
+                ["link", "set", self.bridge, "up"],
+            )
+            if any(_gone_wrong("ip", *order) for order in orders):
+                _gone_wrong("ip", "link", "delete", self.bridge)
+                return ["--bridge=none", *untouched]
+        return [f"--bridge={self.bridge}", "--ip-masq=false", *untouched]
 
     def _await_answer(self) -> None:
         command = ["docker", "version", "--format", "{{.Server.Version}}"]
@@ -94,19 +122,24 @@ class DockerEngine:
             found = self.said("ps", "--all", "--quiet").split()
             if found:
                 self.run("rm", "--force", "--volumes", *found)
-        pid = int((self.folder / "pid").read_text())
-        engine = os.pidfd_open(pid)
-        signal.pidfd_send_signal(engine, signal.SIGTERM)
-        if not select.select([engine], [], [], STOP_SECONDS)[0]:
-            signal.pidfd_send_signal(engine, signal.SIGKILL)
-            select.select([engine], [], [], STOP_SECONDS)
-        os.close(engine)
+        self.end()
+        # What an engine that was killed has left: its companions and the containers themselves.
+        end_processes(mentions(f"{self.folder}/exec/"))
+        end_processes(is_in_control_group(self.control_group))
+        unmount_below(self.folder)
+        remove_control_group(self.control_group)
+        _gone_wrong("ip", "link", "delete", self.bridge)
+
+    def end(self) -> None:
+        """End the engine alone; what it kept is found again when it is started anew."""
+        with suppress(FileNotFoundError, ValueError):
+            end_process(int((self.folder / "pid").read_text()), seconds=STOP_SECONDS)
 
     # Images.
 
     def make_images(self) -> None:
         """Make the images of the tests, of what is cached and of the checkout as it is."""
-        with _base().open("rb") as archive:
+        with DEBIAN_ARCHIVE.open("rb") as archive:
             self.run("import", "-", BASE_IMAGE, stdin=archive)
         context = self.folder / "image"
         library = context / "lib"
@@ -122,7 +155,7 @@ class DockerEngine:
         for described in (*installed.glob("moorage-*.dist-info"), *installed.glob("_quickjs*")):
             _copy(described, library)
         self.run("build", "--quiet", "--tag", WORKER_IMAGE, str(context))
-        with _bare(self.folder / "bare").open("rb") as archive:
+        with BARE_ARCHIVE.open("rb") as archive:
             self.run("import", "-", BARE_IMAGE, stdin=archive)
 
 
@@ -136,75 +169,37 @@ def _copy(source: Path, folder: Path) -> None:
         shutil.copy2(source, folder)
 
 
-def _base() -> Path:
-    """Return the archive of a small Debian with Python, which is made once and kept."""
-    archive = CACHE / "bookworm.tar"
-    CACHE.mkdir(parents=True, exist_ok=True)
-    with (CACHE / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not archive.exists():
-            root = CACHE / f"bookworm-{os.getpid()}"
-            order = ["debootstrap", "--variant=minbase", f"--include={BASE_PACKAGES}"]
-            try:
-                subprocess.run(
-                    [*order, "bookworm", str(root)],
-                    check=True, stdout=sys.stderr, timeout=DEBOOTSTRAP_SECONDS,
-                )  # fmt: skip
-                staged = archive.with_suffix(".part")
-                subprocess.run(
-                    ["tar", "--directory", str(root), "--exclude=./dev/*", "-cf", str(staged), "."],
-                    check=True, timeout=DEBOOTSTRAP_SECONDS,
-                )  # fmt: skip
-                staged.replace(archive)
-            finally:
-                shutil.rmtree(root, ignore_errors=True)
-    return archive
-
-
-def _bare(root: Path) -> Path:
-    """Return the archive of a root with a shell and busybox, and no Python."""
-    programs = root / "bin"
-    programs.mkdir(parents=True)
-    for folder in ("tmp", "proc", "dev", "etc", "root", "workspace"):
-        (root / folder).mkdir()
-    (root / "tmp").chmod(0o1777)
-    shutil.copy2("/bin/busybox", programs / "busybox")
-    shutil.copy2("/bin/bash-static", programs / "bash")
-    listed = subprocess.run(["/bin/busybox", "--list"], capture_output=True, check=True, timeout=10)
-    for name in listed.stdout.decode().split():
-        if not (programs / name).exists():
-            (programs / name).symlink_to("busybox")
-    (root / "etc" / "passwd").write_text("root:x:0:0:root:/root:/bin/sh\n")
-    archive = root.with_suffix(".tar")
-    subprocess.run(["tar", "-C", str(root), "-cf", str(archive), "."], check=True, timeout=60)
-    return archive
+def _gone_wrong(*command: str) -> bool:
+    """Return whether a command could not do what it was told."""
+    ended = subprocess.run(command, check=False, capture_output=True, timeout=LOOK_SECONDS)
+    return ended.returncode != 0
 
 
 @contextmanager
 def shared_engine(run: str) -> Iterator[DockerEngine]:
     """Lend the engine of this run: the first who needs it starts it, the last one stops it."""
-    folder = Path("/tmp") / f"moorage-live-{run[:12]}"  # noqa: S108 - private, and a socket's path is short
-    folder.mkdir(mode=0o700, exist_ok=True)
-    engine = DockerEngine(folder)
-    with _counted(folder) as count:
-        if not count:
-            engine.start()
-            engine.make_images()
-        (folder / "users").write_text(str(count + 1))
-    try:
-        yield engine
-    finally:
-        with _counted(folder) as count:
-            (folder / "users").write_text(str(count - 1))
-            if count == 1:
-                engine.stop()
-        if count == 1:
-            shutil.rmtree(folder, ignore_errors=True)
+    with lent("docker", run, _start, _stop) as state:
+        yield DockerEngine(Path(state["folder"]))
 
 
 @contextmanager
-def _counted(folder: Path) -> Iterator[int]:
-    with (folder / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        users = folder / "users"
-        yield int(users.read_text()) if users.exists() else 0
+def own_engine() -> Iterator[DockerEngine]:
+    """Start an engine without images, for a test that ends engines; remove it with all it kept."""
+    with lent("own-engine", secrets.token_hex(4), _start_empty, _stop) as state:
+        yield DockerEngine(Path(state["folder"]))
+
+
+def _start_empty(folder: Path) -> State:
+    DockerEngine(folder).start()
+    return {"folder": str(folder)}
+
+
+def _start(folder: Path) -> State:
+    engine = DockerEngine(folder)
+    engine.start()
+    engine.make_images()
+    return {"folder": str(folder)}
+
+
+def _stop(folder: Path, _state: State) -> None:
+    DockerEngine(folder).stop()
