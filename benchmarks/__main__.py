@@ -12,7 +12,7 @@ from pathlib import Path
 
 import anyio
 
-from benchmarks import background, commands, files, output, search, startup
+from benchmarks import background, commands, environments, files, output, search, startup
 from benchmarks.place import Place, temporary_place
 from benchmarks.rows import Row
 
@@ -23,6 +23,7 @@ FAMILIES: dict[str, Callable[[Place], AsyncIterator[Row]]] = {
     "search": search.rows,
     "output": output.rows,
     "startup": startup.rows,
+    "environments": environments.rows,
 }
 VERDICTS = {True: "met", False: "missed", None: ""}
 
