@@ -136,7 +136,8 @@ async def open_session(  # noqa: PLR0913 - the one door of the library; every op
         mode: ``standard`` (the default), ``read_only`` or ``unconfined``.
         session_id: id or name of a session that exists; it keeps its saved environment.
         name: a name for the new session.
-        writable_roots: more folders that tools and commands may write, chosen by the user.
+        writable_roots: more folders that tools and commands may write, chosen by the user; only
+            with ``local``.
         home: Moorage's home; ``MOORAGE_HOME`` or the XDG folders by default.
         extensions: names of optional extensions to enable; those of the configuration by default.
         hands_over: whether slow commands of a model's ``bash`` go on in the background; the
@@ -202,8 +203,15 @@ def regranted(
     """Return the selection with another mode, or with more writable folders.
 
     Raises:
-        ConfigError: there is no such mode or folder.
+        ConfigError: there is no such mode or folder, or the session is not local.
     """
+    if writable_roots and (selection.profile or LOCAL).backend != "local":
+        raise ConfigError(
+            f"no more folders can be made writable in the environment {selection.environment}: "
+            "they are folders of this machine, which it does not have.",
+            path="writable_roots",
+            hint="Set host_workspace in its profile to mount a folder.",
+        )
     added = [str(existing_folder(root, "writable_roots")) for root in writable_roots]
     return msgspec.structs.replace(
         selection,
@@ -243,7 +251,7 @@ def _selected(configuration: Configuration, options: SessionOptions) -> Selectio
         created_at=datetime.now(UTC),
         name=options.name,
         profile=None if profile == LOCAL else profile,
-        writable_roots=configuration.writable_roots,
+        writable_roots=configuration.writable_roots if is_local else (),
     )
 
 
