@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import msgspec
 from moorage.confine.private_folders import make_private
 from moorage.connection.host_end import HostConnection
 from moorage.errors import ConfigError, ExecutionError, RemoteProtocolViolation
+from moorage.host.in_flight import in_order
 from moorage.host.results import Artifact
 from moorage.protocol.exports import ExportCloseRequest, ExportReadReply, ExportReadRequest
 from moorage.protocol.tool_calls import ArtifactPart, ContentPart, ToolResult
@@ -94,22 +96,43 @@ def _is_plain(name: str) -> bool:
 
 
 async def _download(connection: HostConnection, offer: Offer, staged: Path) -> str:
-    digest, offset = hashlib.sha256(), 0
+    digest = hashlib.sha256()
     descriptor = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+
+    async def ask(offset: int) -> ExportReadReply:
+        request = ExportReadRequest(token=offer.execution_export, offset=offset)
+        return await connection.request("export/read", request, ExportReadReply)
+
     with os.fdopen(descriptor, "wb") as file:
-        while True:
-            request = ExportReadRequest(token=offer.execution_export, offset=offset)
-            reply = await connection.request("export/read", request, ExportReadReply)
-            offset += len(reply.data)
-            if offset > offer.size or not (reply.data or reply.eof):
+
+        def take(offset: int, reply: ExportReadReply) -> None:
+            end = offset + len(reply.data)
+            if end > offer.size or not (reply.data or reply.eof):
                 raise RemoteProtocolViolation("the export is longer than it says, or stalls.")
+            if reply.eof != (end == offer.size):
+                raise RemoteProtocolViolation(f"the export ended at {end} of {offer.size} bytes.")
             digest.update(reply.data)
             file.write(reply.data)
-            if reply.eof:
-                break
-    if offset != offer.size:
-        raise RemoteProtocolViolation(f"the export ended at {offset} of {offer.size} bytes.")
+
+        first = await ask(0)
+        take(0, first)
+        # How large its pieces are is the worker's choice; all but the last are as the first.
+        step = max(len(first.data), 1)
+        await in_order(range(step, offer.size, step), ask, _checked(take, step, offer.size))
     return digest.hexdigest()
+
+
+def _checked(
+    take: Callable[[int, ExportReadReply], None], step: int, size: int
+) -> Callable[[int, ExportReadReply], None]:
+    """Return what takes pieces that are all of one size, but for the last."""
+
+    def take_one(offset: int, reply: ExportReadReply) -> None:
+        if len(reply.data) != min(step, size - offset):
+            raise RemoteProtocolViolation(f"the export stalled at {offset} of {size} bytes.")
+        take(offset, reply)
+
+    return take_one
 
 
 async def _close(connection: HostConnection, offer: Offer) -> None:

@@ -215,8 +215,7 @@ class Session(TypedCalls):
 
         async def read() -> ToolResult:
             connection = await self._environment.connection()
-            pieces = byte_exchange.read_pieces(connection, path, self.id, self.mode)
-            parts.extend([piece async for piece in pieces])
+            parts.append(await byte_exchange.read_whole(connection, path, self.id, self.mode))
             return _bytes_result("read_bytes", path, sum(map(len, parts)))
 
         await self._recorded(read, name="read_bytes", call_id=self._log.next_id(), actor=self.id)
