@@ -15,6 +15,7 @@ from anyio.abc import TaskGroup, TaskStatus
 
 from moorage.backends.backend import Backend, Placement
 from moorage.backends.kept_token import has_token, kept_token
+from moorage.backends.occupied import leave, occupy
 from moorage.backends.profile import Profile
 from moorage.confine.private_folders import make_private, replace_private
 from moorage.connection.host_end import HostConnection
@@ -106,6 +107,7 @@ class Environment:
         self._variables = forwarded(placement.profile)
         self._lock = anyio.Lock()
         self._connection: HostConnection | None = None
+        self._occupation: int | None = None
         self._is_closed = False
         self._listener: Listener = lambda _: None
 
@@ -192,10 +194,23 @@ class Environment:
             self._is_closed = True
             self._listener(None)
             was_open = self._connection is not None
-            await self._end_processes()
-            await self._drop()
-            if was_open:
-                await self._backend.release(self._placement)
+            try:
+                await self._end_processes()
+                await self._drop()
+                if was_open:
+                    await self._backend.release(self._placement)
+            finally:
+                self._leave()
+
+    async def _occupy(self) -> None:
+        """Have everybody see that this environment is used."""
+        if self._occupation is None and self._placement.profile.backend != "local":
+            self._occupation = await occupy(self._placement)
+
+    def _leave(self) -> None:
+        occupation, self._occupation = self._occupation, None
+        if occupation is not None:
+            leave(occupation)
 
     async def _end_processes(self) -> None:
         """End what a session without a name leaves in a worker that goes on without it.
@@ -213,6 +228,7 @@ class Environment:
                 )
 
     async def _open(self) -> HostConnection:
+        await self._occupy()
         if not self._keeps_worker:
             return await self._connect()
         try:
