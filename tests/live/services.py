@@ -21,12 +21,25 @@ __all__ = [
     "bare_image",
     "docker_engine",
     "docker_image",
+    "pytest_itemcollected",
     "running_engine",
     "running_ssh_server",
     "ssh_server",
 ]
 
 Need = Callable[[str], None]
+
+# The first test that needs a service waits for it to start, and maybe for what another run is
+# starting or a killed one has left; the last test waits for its end.
+PATIENT_SECONDS = 240
+STARTED = frozenset({"docker_engine", "running_engine", "running_ssh_server", "ssh_server"})
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Let the tests that may have to wait for a service take longer than others."""
+    fixtures = getattr(item, "fixturenames", ())
+    if STARTED.intersection(fixtures) and not item.get_closest_marker("timeout"):
+        item.add_marker(pytest.mark.timeout(PATIENT_SECONDS))
 
 
 def named_by_user(name: str) -> str:
