@@ -22,6 +22,7 @@ from moorage.backends.engine import last_line
 from moorage.backends.grace import grace_seconds
 from moorage.backends.locking import alone
 from moorage.backends.profile import LOCAL, Profile
+from moorage.backends.steps import step
 from moorage.backends.transport_variables import transport_variables
 from moorage.backends.unpacking import unpacked
 from moorage.confine.private_folders import make_private, replace_private
@@ -81,7 +82,8 @@ class ApptainerBackend:
         make_private(placement.host_state)
         async with alone(placement.host_state / "lock", LOCK_SECONDS, "has been preparing this"):
             _make_folders(placement)
-            worker = await self._worker(program, placement)
+            with step("image"):
+                worker = await self._worker(program, placement)
         words = (f"--mode={placement.mode.value}",)
         return await ChildTransport.start(
             (*_exec(program, placement, worker), *words),
@@ -138,7 +140,8 @@ class ApptainerBackend:
         except (FileNotFoundError, msgspec.DecodeError):
             pass
         argv = (program, "--quiet", "exec", "--containall", placement.profile.image)
-        found = await _ask_version(argv, worker)
+        with step("first start", f"getting and starting the image {placement.profile.image}"):
+            found = await _ask_version(argv, worker)
         make_private(file.parent)
         replace_private(file, msgspec.json.encode(_Known(worker=worker, version=found)))
         return found

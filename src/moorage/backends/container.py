@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import getpass
 import io
 import os
+import socket
 import sys
 import tarfile
 from typing import Any
@@ -16,6 +18,7 @@ from moorage.errors import ProvisionError
 LABEL_IDENTITY = "moorage.identity"
 LABEL_OWNER = "moorage.owner"
 LABEL_STATE = "moorage.state"
+LABEL_RETAINED = "moorage.retained"
 
 HOME = "/tmp/moorage-home"  # noqa: S108 - inside the container, private to its user
 WORKER_FOLDER = "/opt/moorage-worker"
@@ -39,6 +42,23 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     network: str
     cpus: float
     memory_mb: int
+    is_retained: bool = False
+
+
+def owner() -> str:
+    """Return who makes containers here: the user, at this machine."""
+    return f"{getpass.getuser()}@{socket.gethostname()}"
+
+
+def labels_of(identity: str, owner: str, state: str, *, is_retained: bool) -> list[str]:
+    """Return the options that say whose a container is, so that it is found without its host."""
+    told = {
+        LABEL_IDENTITY: identity,
+        LABEL_OWNER: owner,
+        LABEL_STATE: state,
+        LABEL_RETAINED: "yes" if is_retained else "no",
+    }
+    return [f"--label={name}={value}" for name, value in told.items()]
 
 
 def wanted_of(placement: Placement, owner: str) -> Wanted:
@@ -60,6 +80,7 @@ def wanted_of(placement: Placement, owner: str) -> Wanted:
         network="none" if profile.network == "none" else "",
         cpus=profile.cpus,
         memory_mb=profile.memory_mb,
+        is_retained=placement.is_retained,
     )
 
 
@@ -68,8 +89,7 @@ def create_words(
 ) -> tuple[str, ...]:
     """Return the words of the order that makes the container."""
     words = ["create", "--init", f"--name={wanted.name}", f"--workdir={wanted.workspace}"]
-    words += [f"--label={LABEL_IDENTITY}={wanted.name}", f"--label={LABEL_OWNER}={wanted.owner}"]
-    words += [f"--label={LABEL_STATE}={wanted.state}"]
+    words += labels_of(wanted.name, wanted.owner, wanted.state, is_retained=wanted.is_retained)
     words += ["--cap-drop=ALL", "--security-opt=no-new-privileges", f"--pids-limit={PIDS_LIMIT}"]
     words += [f"--env=HOME={HOME}"]
     words += [f"--user={wanted.user}"] if wanted.user else []

@@ -9,10 +9,11 @@ import msgspec
 
 from moorage.backends.backend import Placement
 from moorage.backends.bundle import WorkerBundle, bundle_argv, find_bundle
-from moorage.backends.container import WORKER_FOLDER
+from moorage.backends.container import WORKER_FOLDER, labels_of, owner
 from moorage.backends.engine import Engine, last_line
 from moorage.backends.locking import alone
 from moorage.backends.profile import LOCAL
+from moorage.backends.steps import step
 from moorage.confine.private_folders import make_private, replace_private
 from moorage.errors import ProtocolMismatch, ProvisionError
 
@@ -41,7 +42,13 @@ async def worker_for(engine: Engine, placement: Placement) -> ContainerWorker:
         ProvisionError: the image cannot be had, or there is no worker for it.
         ProtocolMismatch: the image has a worker of another version.
     """
-    image_id = await _image(engine, placement.profile.image)
+    with step("image"):
+        image_id = await _image(engine, placement.profile.image)
+    with step("worker"):
+        return await _worker_in(engine, placement, image_id)
+
+
+async def _worker_in(engine: Engine, placement: Placement, image_id: str) -> ContainerWorker:
     worker = placement.profile.worker
     found = await _installed_version(engine, placement, image_id)
     own = version("moorage")
@@ -68,12 +75,13 @@ async def _image(engine: Engine, image: str) -> str:
     """Return the id of an image, which is pulled when the engine does not have it."""
     found = await engine.inspect("image", image)
     if found is None:
-        await engine.order(
-            "pull",
-            image,
-            seconds=engine.limits.create_seconds,
-            failing=f"the image {image} is not there and cannot be pulled",
-        )
+        with step("pull", f"pulling the image {image}"):
+            await engine.order(
+                "pull",
+                image,
+                seconds=engine.limits.create_seconds,
+                failing=f"the image {image} is not there and cannot be pulled",
+            )
         found = await engine.inspect("image", image)
     if found is None:
         raise ProvisionError(f"the image {image} is not there.")
@@ -122,7 +130,8 @@ async def _deliver(engine: Engine, placement: Placement, bundle: WorkerBundle) -
         if found is not None:
             # Nobody finished it; a container that uses it still keeps it from being removed.
             await engine.ask("volume", "rm", name, seconds=engine.limits.look_seconds)
-        await _fill(engine, placement, bundle, name)
+        with step("delivery", f"delivering the worker to {engine.program}, once"):
+            await _fill(engine, placement, bundle, name)
         made = await engine.inspect("volume", name)
         replace_private(marker, _birth(made or {}).encode())
 
@@ -135,7 +144,8 @@ async def _fill(engine: Engine, placement: Placement, bundle: WorkerBundle, name
     carrier = f"{name}-{os.urandom(4).hex()}"
     mount = f"type=volume,source={name},target={WORKER_FOLDER}"
     image = placement.profile.image
-    words = ("create", f"--name={carrier}", f"--mount={mount}", "--entrypoint=/x", image)
+    labels = labels_of(placement.identity, owner(), str(placement.host_state), is_retained=False)
+    words = ("create", f"--name={carrier}", *labels, f"--mount={mount}", "--entrypoint=/x", image)
     await engine.order(*words, seconds=seconds, failing=failing)
     try:
         await engine.order(

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import getpass
 import io
 import os
-import socket
 import tarfile
 from contextlib import suppress
 
@@ -21,12 +19,14 @@ from moorage.backends.container import (
     check_same,
     create_words,
     has_account,
+    owner,
     wanted_of,
 )
 from moorage.backends.delivery import ContainerWorker, worker_for
 from moorage.backends.engine import Engine, last_line
 from moorage.backends.grace import grace_seconds
 from moorage.backends.locking import alone
+from moorage.backends.steps import step
 from moorage.backends.transport_variables import transport_variables
 from moorage.confine.private_folders import make_private
 from moorage.errors import (
@@ -64,7 +64,8 @@ class ContainerBackend:
         worker = await worker_for(self._engine, placement)
         lock = placement.host_state / "lock"
         async with alone(lock, PROVISION_SECONDS, "has been making this container"):
-            await self._provision(placement, worker)
+            with step("container"):
+                await self._provision(placement, worker)
         words = (*worker.argv, *connect_words(placement))
         return await ChildTransport.start(
             self._engine.argv("exec", "--interactive", placement.identity, *words),
@@ -183,11 +184,6 @@ class ContainerBackend:
             failing=f"the container {wanted.name} could not be prepared",
             data=archive,
         )
-
-
-def owner() -> str:
-    """Return who makes containers here: the user, at this machine."""
-    return f"{getpass.getuser()}@{socket.gethostname()}"
 
 
 BACKEND: Backend = ContainerBackend("docker")

@@ -19,6 +19,7 @@ from moorage.backends.bundle import WorkerBundle, bundle_argv, find_bundle
 from moorage.backends.engine import last_line
 from moorage.backends.grace import grace_seconds
 from moorage.backends.profile import Profile
+from moorage.backends.steps import step
 from moorage.backends.transport_variables import transport_variables
 from moorage.confine.private_folders import make_private
 from moorage.errors import BackendUnavailable, ProtocolMismatch, ProvisionError, ShutdownIncomplete
@@ -116,7 +117,8 @@ class SshBackend:
         host = placement.profile.host
         match former.exit_code:
             case code if code == NO_WORKER:
-                await self._deliver(placement.profile)
+                with step("delivery", f"delivering the worker to {host}, once"):
+                    await self._deliver(placement.profile)
             case code if code == OTHER_VERSION:
                 raise ProtocolMismatch(
                     f"on {host}: {last_line(former.complaint)}",
