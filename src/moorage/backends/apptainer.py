@@ -78,7 +78,7 @@ class ApptainerBackend:
             RetainedStateMissing: the workspace that was kept is gone; nothing was made.
             ProvisionError: there is no program, no image, or no worker for it.
         """
-        program = _program()
+        program = installed_program()
         make_private(placement.host_state)
         async with alone(placement.host_state / "lock", LOCK_SECONDS, "has been preparing this"):
             _make_folders(placement)
@@ -173,7 +173,12 @@ async def _ask_version(argv: tuple[str, ...], worker: str) -> str:
     raise ProvisionError(f"the image {argv[-1]} cannot be used: {complaint}")
 
 
-def _program() -> str:
+def installed_program() -> str:
+    """Return the path of the program.
+
+    Raises:
+        BackendUnavailable: none is installed.
+    """
     for name in PROGRAMS:
         if found := shutil.which(name):
             return found

@@ -88,7 +88,7 @@ class SshBackend:
     async def end_worker(self, placement: Placement) -> None:
         """End the session's worker there, if there is one."""
         words = connect_words(placement, "--end")
-        answer = await self._ask(
+        answer = await self.ask(
             placement.profile,
             _remote_command(placement.profile.worker, words),
             seconds=self._limits.end_seconds,
@@ -126,26 +126,31 @@ class SshBackend:
                     "delivered.",
                 )
             case code if code == _SSH_FAILED:
-                raise _unreachable(host, former.complaint)
+                raise unreachable(host, former.complaint)
 
     async def _deliver(self, profile: Profile) -> None:
         """Put the portable worker into the account, once."""
         bundle = find_bundle()
         data = bundle.read_verified()
-        answer = await self._ask(
+        answer = await self.ask(
             profile, _unpacking(bundle), seconds=self._limits.deliver_seconds, data=data
         )
         if answer.returncode == _SSH_FAILED:
-            raise _unreachable(profile.host, answer.stderr.decode("utf-8", "replace"))
+            raise unreachable(profile.host, answer.stderr.decode("utf-8", "replace"))
         if answer.returncode != 0:
             raise ProvisionError(
                 f"the worker could not be delivered to {profile.host}: {_complaint(answer.stderr)}",
                 hint="It needs tar, gzip and room in the home of the account.",
             )
 
-    async def _ask(
+    async def ask(
         self, profile: Profile, command: str, *, seconds: float, data: bytes | None = None
     ) -> subprocess.CompletedProcess[bytes]:
+        """Run one command line there, and return how it ended, whatever that is.
+
+        Raises:
+            BackendUnavailable: it did not end in time, or there is no ssh.
+        """
         try:
             with anyio.fail_after(seconds):
                 return await anyio.run_process(
@@ -218,7 +223,8 @@ def _complaint(stderr: bytes) -> str:
     return last_line(stderr.decode("utf-8", "replace"))
 
 
-def _unreachable(host: str, complaint: str) -> BackendUnavailable:
+def unreachable(host: str, complaint: str) -> BackendUnavailable:
+    """Return the error that says why a machine cannot be reached, and what helps."""
     lowered = complaint.lower()
     hints = [hint for words, hint in _CAUSES.items() if words in lowered]
     return BackendUnavailable(
