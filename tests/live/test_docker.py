@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import anyio
@@ -230,3 +233,29 @@ async def test_a_broken_worker_is_no_silence(open_box: Opener) -> None:
     async with open_box({"worker": "moorage-worker-of-nobody"}) as session:
         with pytest.raises((ProvisionError, ConnectionLost), match="no worker"):
             await session.run("true")
+
+
+def test_people_reach_what_runs_in_a_kept_container(engine: DockerEngine, home: Path) -> None:
+    profile = {"backend": "docker", "image": WORKER_IMAGE, "network": "none", "persistent": True}
+    document = {"execution_environments": {"default": "box", "profiles": {"box": profile}}}
+    (home / "config.json").write_text(json.dumps(document))
+
+    def moorage_said(*words: str) -> str:
+        ended = subprocess.run(
+            [sys.executable, "-m", "moorage.cli", *words],
+            env=os.environ | {"MOORAGE_HOME": str(home)},
+            capture_output=True, check=False, timeout=60,
+        )  # fmt: skip
+        assert ended.returncode == 0, ended.stderr.decode()
+        return ended.stdout.decode() + ended.stderr.decode()
+
+    process = moorage_said("start", "--name", "far", "-c", "echo there; exec sleep 1000").split()[0]
+    name = engine.said("ps", "--format={{.Names}}").split()[0]
+    try:
+        assert process in moorage_said("ps")
+        assert "there" in moorage_said("logs", process)
+        assert "was stopped" in moorage_said("stop", process)
+        assert "ended 1 worker" in moorage_said("session", "stop", "far")
+        assert "ended 0" not in moorage_said("session", "restart", "far")
+    finally:
+        engine.run("rm", "--force", name)

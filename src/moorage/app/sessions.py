@@ -8,12 +8,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 
+import anyio
 import msgspec
 
 from moorage.app.application import RECORD, WORKER, forked, placement_of, regranted, worker_folder
 from moorage.app.config import load
 from moorage.app.home import Home
+from moorage.backends.catalogue import load_backend
 from moorage.backends.ending import end_worker, running_pid
+from moorage.backends.kept_token import has_token
+from moorage.errors import ConfigError
+from moorage.host.environments import identity_of
 from moorage.host.record import CallRecord, read_calls
 from moorage.host.session_store import Selection, SessionStore
 
@@ -62,9 +67,19 @@ def summary_of(store: SessionStore, selection: Selection) -> SessionSummary:
 
 
 def living_sessions(home: Home) -> list[Selection]:
-    """Return the sessions whose worker runs, oldest first."""
+    """Return the sessions whose worker runs, or may run where its environment is kept."""
     store = SessionStore(home.sessions)
-    return [each for each in store.all() if running_pid(store.folder(each.id) / WORKER) is not None]
+    return [each for each in store.all() if _may_live(home, store, each)]
+
+
+def _may_live(home: Home, store: SessionStore, selection: Selection) -> bool:
+    profile = selection.profile
+    if profile is None or profile.backend == "local":
+        return running_pid(store.folder(selection.id) / WORKER) is not None
+    if not (profile.persistent or profile.shared):
+        return False
+    identity = identity_of(str(home.state), selection.id, profile)
+    return has_token(home.environments / identity / selection.id)
 
 
 def read_record(home: Home, session: str) -> Iterator[CallRecord]:
@@ -113,8 +128,28 @@ def stop_session(home: Home, session: str) -> bool:
     Raises:
         NotFound: there is no such session.
         ShutdownIncomplete: it had to be ended by force.
+        ProvisionError: its environment cannot be reached.
     """
-    return end_worker(worker_folder(home, SessionStore(home.sessions).id_of(session)))
+    store = SessionStore(home.sessions)
+    session_id = store.id_of(session)
+    try:
+        selection = store.load(session_id)
+    except ConfigError:
+        # It is damaged, and may still have a worker here.
+        return end_worker(worker_folder(home, session_id))
+    if selection.profile is None or selection.profile.backend == "local":
+        return end_worker(worker_folder(home, session_id))
+    return anyio.run(_end_elsewhere, home, selection)
+
+
+async def _end_elsewhere(home: Home, selection: Selection) -> bool:
+    """End the worker of a session whose environment is not local, if there may be one."""
+    placement = placement_of(home, load(home), selection)
+    backend = load_backend(placement.profile.backend)
+    if not (backend.keeps_worker(placement) and has_token(placement.token_folder)):
+        return False
+    await backend.end_worker(placement)
+    return True
 
 
 def configure_session(
