@@ -1,4 +1,4 @@
-"""Looks after the environments of adapters, as far as it can: what they keep is theirs to remove."""
+"""Looks after the environments of adapters, as far as it can: what they keep is theirs."""
 
 from __future__ import annotations
 

@@ -45,12 +45,12 @@ class ContainerCaretaker:
 
     async def leftovers(self, territory: Territory) -> list[Leftover]:
         """Return containers whose host is gone, and volumes that no container uses."""
-        words = ("ps", "--all", "--quiet", "--no-trunc", f"--filter=label={LABEL_IDENTITY}")
-        found = [_container(each, territory) for each in await self._described(words, "container")]
-        words = ("volume", "ls", "--quiet", f"--filter=label={LABEL_BUNDLE}")
-        volumes = await self._described(words, "volume")
-        unused = [each for each in volumes if not await self._is_needed(each)]
-        return [each for each in found if each is not None] + [_volume(each) for each in unused]
+        listed = await self._described("container", f"ps --all --filter=label={LABEL_IDENTITY}")
+        containers = [found for each in listed if (found := _container(each, territory))]
+        gone = {each.name for each in containers if not each.is_retained}
+        volumes = await self._described("volume", f"volume ls --filter=label={LABEL_BUNDLE}")
+        unused = [each for each in volumes if not await self._is_needed(each, gone)]
+        return containers + [_volume(each) for each in unused]
 
     async def remove(self, leftover: Leftover, territory: Territory) -> None:
         """Remove a container with what is in it, or a volume."""
@@ -77,12 +77,9 @@ class ContainerCaretaker:
             )
         await self._remove("rm", "--force", "--volumes", placement.identity)
 
-    async def _described(self, listing: tuple[str, ...], kind: str) -> list[Described]:
+    async def _described(self, kind: str, listing: str) -> list[Described]:
         seconds = self._engine.limits.look_seconds
-        listed = await self._engine.order(
-            *listing, seconds=seconds, failing="what the engine holds cannot be listed"
-        )
-        names = listed.decode().split()
+        names = await self._listed(*listing.split(), "--quiet")
         if not names:
             return []
         # One that went meanwhile is missing in the answer, and the others are there.
@@ -90,19 +87,23 @@ class ContainerCaretaker:
         described: list[Described] = msgspec.json.decode(answer.output)
         return described
 
-    async def _is_needed(self, volume: Described) -> bool:
-        """Return whether a container has a volume, or the next one is to have it."""
+    async def _listed(self, *words: str) -> list[str]:
+        failing = "what the engine holds cannot be listed"
+        seconds = self._engine.limits.look_seconds
+        listed = await self._engine.order(*words, seconds=seconds, failing=failing)
+        return listed.decode().split()
+
+    async def _is_needed(self, volume: Described, gone: set[str]) -> bool:
+        """Return whether a container that stays has a volume, or the next one is to have it."""
         try:
             if (volume.get("Labels") or {}).get(LABEL_BUNDLE) == find_bundle().sha256:
                 return True
         except ProvisionError:
             pass  # There is no portable worker here any more, so that nothing else needs it.
-        users = await self._engine.order(
-            *("ps", "--all", "--quiet", f"--filter=volume={volume['Name']}"),
-            seconds=self._engine.limits.look_seconds,
-            failing="what the engine holds cannot be listed",
+        users = await self._listed(
+            "ps", "--all", f"--filter=volume={volume['Name']}", "--format={{.Names}}"
         )
-        return bool(users.strip())
+        return not gone.issuperset(users)
 
     async def _remove(self, *words: str) -> None:
         answer = await self._engine.ask(*words, seconds=self._engine.limits.remove_seconds)
