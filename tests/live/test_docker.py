@@ -18,6 +18,7 @@ from moorage.errors import (
     BackendUnavailable,
     ConnectionLost,
     OutcomeUnknown,
+    ProtocolMismatch,
     ProvisionError,
     RetainedStateMissing,
 )
@@ -206,6 +207,18 @@ async def test_a_mount_for_reading_blocks_writes_in_every_mode(
         ran = await session.run("cat a; touch b || echo refused")
         assert ran.stdout.split() == ["there", "refused"]
     assert [path.name for path in mounted.iterdir()] == ["a"]
+
+
+async def test_a_kept_container_of_another_version_is_refused(
+    open_box: Opener, engine: DockerEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = {"persistent": True}
+    async with open_box(kept, name="older") as session:
+        await session.run("true")
+    monkeypatch.setattr("moorage.backends.docker.version", lambda _: "99.0")
+    async with open_box(kept, session_id="older") as session:
+        with pytest.raises(ProtocolMismatch, match=r"was made with Moorage .*, and this is 99\.0"):
+            await session.run("true")
 
 
 async def test_an_image_that_cannot_be_had_is_said(open_box: Opener) -> None:

@@ -18,6 +18,7 @@ from moorage.errors import ProvisionError
 LABEL_IDENTITY = "moorage.identity"
 LABEL_OWNER = "moorage.owner"
 LABEL_STATE = "moorage.state"
+LABEL_WORKER = "moorage.worker"
 LABEL_RETAINED = "moorage.retained"
 
 HOME = "/tmp/moorage-home"  # noqa: S108 - inside the container, private to its user
@@ -84,13 +85,39 @@ def wanted_of(placement: Placement, owner: str) -> Wanted:
     )
 
 
+class ContainerWorker(msgspec.Struct, frozen=True, kw_only=True):
+    """How the worker of a container is started, which one it is, and what is mounted for it."""
+
+    argv: tuple[str, ...]
+    version: str
+    mounts: tuple[str, ...] = ()
+
+
+def worker_in(found: dict[str, Any]) -> ContainerWorker:
+    """Return the worker that a container was made with.
+
+    Raises:
+        ProvisionError: nothing says which.
+    """
+    labels = (found.get("Config") or {}).get("Labels") or {}
+    try:
+        return msgspec.json.decode(labels.get(LABEL_WORKER, ""), type=ContainerWorker)
+    except msgspec.DecodeError as error:
+        raise ProvisionError(
+            f"nothing says which worker the container {found.get('Name', '')[1:]} has; "
+            "it was left alone.",
+            hint="Remove it if nothing in it is needed.",
+        ) from error
+
+
 def create_words(
-    wanted: Wanted, mounts: tuple[str, ...], first_worker: tuple[str, ...]
+    wanted: Wanted, worker: ContainerWorker, first_worker: tuple[str, ...]
 ) -> tuple[str, ...]:
     """Return the words of the order that makes the container."""
     words = ["create", "--init", f"--name={wanted.name}", f"--workdir={wanted.workspace}"]
     words += labels_of(wanted.name, wanted.owner, wanted.state, is_retained=wanted.is_retained)
     words += ["--cap-drop=ALL", "--security-opt=no-new-privileges", f"--pids-limit={PIDS_LIMIT}"]
+    words += [f"--label={LABEL_WORKER}={msgspec.json.encode(worker).decode()}"]
     words += [f"--env=HOME={HOME}"]
     words += [f"--user={wanted.user}"] if wanted.user else []
     words += [f"--network={wanted.network}"] if wanted.network else []
@@ -101,7 +128,7 @@ def create_words(
     if wanted.host_workspace:
         mount = f"type=bind,source={wanted.host_workspace},target={wanted.workspace}"
         words += [f"--mount={mount}{',readonly' if wanted.is_read_only else ''}"]
-    words += [f"--mount={mount}" for mount in mounts]
+    words += [f"--mount={mount}" for mount in worker.mounts]
     return (*words, "--entrypoint=/bin/sh", wanted.image, "-c", _KEEP_ALIVE, "sh", *first_worker)
 
 

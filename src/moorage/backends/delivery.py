@@ -9,7 +9,7 @@ import msgspec
 
 from moorage.backends.backend import Placement
 from moorage.backends.bundle import WorkerBundle, bundle_argv, find_bundle
-from moorage.backends.container import WORKER_FOLDER, labels_of, owner
+from moorage.backends.container import WORKER_FOLDER, ContainerWorker, labels_of, owner
 from moorage.backends.engine import Engine, last_line
 from moorage.backends.locking import alone
 from moorage.backends.profile import LOCAL
@@ -19,13 +19,6 @@ from moorage.errors import ProtocolMismatch, ProvisionError
 
 DELIVER_SECONDS = 120.0
 LABEL_BUNDLE = "moorage.bundle"
-
-
-class ContainerWorker(msgspec.Struct, frozen=True, kw_only=True):
-    """How the worker is started in a container, and what must be mounted for that."""
-
-    argv: tuple[str, ...]
-    mounts: tuple[str, ...] = ()
 
 
 class _Known(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,7 +46,7 @@ async def _worker_in(engine: Engine, placement: Placement, image_id: str) -> Con
     found = await _installed_version(engine, placement, image_id)
     own = version("moorage")
     if found == own:
-        return ContainerWorker(argv=(worker,))
+        return ContainerWorker(argv=(worker,), version=own)
     if found:
         raise ProtocolMismatch(
             f"the image {placement.profile.image} has Moorage {found}, and this is {own}.",
@@ -68,7 +61,7 @@ async def _worker_in(engine: Engine, placement: Placement, image_id: str) -> Con
     bundle = find_bundle()
     await _deliver(engine, placement, bundle)
     mount = f"type=volume,source={_volume(bundle)},target={WORKER_FOLDER},readonly"
-    return ContainerWorker(argv=bundle_argv(WORKER_FOLDER), mounts=(mount,))
+    return ContainerWorker(argv=bundle_argv(WORKER_FOLDER), version=own, mounts=(mount,))
 
 
 async def _image(engine: Engine, image: str) -> str:

@@ -6,6 +6,7 @@ import io
 import os
 import tarfile
 from contextlib import suppress
+from importlib.metadata import version
 
 import anyio
 
@@ -13,6 +14,7 @@ from moorage.backends.attaching import connect_words
 from moorage.backends.backend import Backend, Placement
 from moorage.backends.container import (
     HOME,
+    ContainerWorker,
     Wanted,
     archive_of,
     check_mount,
@@ -21,8 +23,9 @@ from moorage.backends.container import (
     has_account,
     owner,
     wanted_of,
+    worker_in,
 )
-from moorage.backends.delivery import ContainerWorker, worker_for
+from moorage.backends.delivery import worker_for
 from moorage.backends.engine import Engine, last_line
 from moorage.backends.grace import grace_seconds
 from moorage.backends.locking import alone
@@ -31,6 +34,7 @@ from moorage.backends.transport_variables import transport_variables
 from moorage.confine.private_folders import make_private
 from moorage.errors import (
     BackendUnavailable,
+    ProtocolMismatch,
     RetainedStateMissing,
     ShutdownIncomplete,
 )
@@ -61,11 +65,9 @@ class ContainerBackend:
     async def open_transport(self, placement: Placement) -> Transport:
         """Make or adopt the container, and reach the session's worker in it."""
         make_private(placement.host_state)
-        worker = await worker_for(self._engine, placement)
         lock = placement.host_state / "lock"
         async with alone(lock, PROVISION_SECONDS, "has been making this container"):
-            with step("container"):
-                await self._provision(placement, worker)
+            worker = await self._provision(placement)
         words = (*worker.argv, *connect_words(placement))
         return await ChildTransport.start(
             self._engine.argv("exec", "--interactive", placement.identity, *words),
@@ -78,8 +80,7 @@ class ContainerBackend:
         found = await self._engine.inspect("container", placement.identity)
         if found is None or not found["State"]["Running"]:
             return
-        worker = await worker_for(self._engine, placement)
-        words = (*worker.argv, *connect_words(placement, "--end"))
+        words = (*worker_in(found).argv, *connect_words(placement, "--end"))
         seconds = self._engine.limits.start_seconds
         answer = await self._engine.ask("exec", placement.identity, *words, seconds=seconds)
         if answer.exit_code != 0:
@@ -104,16 +105,24 @@ class ContainerBackend:
 
     # Making and adopting.
 
-    async def _provision(self, placement: Placement, worker: ContainerWorker) -> None:
+    async def _provision(self, placement: Placement) -> ContainerWorker:
+        """Have the container run, and return the worker that is in it."""
         wanted = wanted_of(placement, owner())
         found = await self._engine.inspect("container", wanted.name)
         if found is None:
             self._check_not_lost(placement)
-            await self._create(wanted, placement, worker)
-        else:
+            worker = await worker_for(self._engine, placement)
+            with step("container"):
+                await self._create(wanted, placement, worker)
+                await self._start(wanted)
+            return worker
+        with step("container"):
             check_same(wanted, found)
-        if found is None or not found["State"]["Running"]:
-            await self._start(wanted)
+            worker = worker_in(found)
+            _check_version(worker, wanted)
+            if not found["State"]["Running"]:
+                await self._start(wanted)
+        return worker
 
     def _check_not_lost(self, placement: Placement) -> None:
         if placement.is_retained and placement.provisioned.exists():
@@ -127,7 +136,7 @@ class ContainerBackend:
         check_mount(wanted)
         first = (*worker.argv, *connect_words(placement, "--start"))
         await self._engine.order(
-            *create_words(wanted, worker.mounts, first),
+            *create_words(wanted, worker, first),
             seconds=self._engine.limits.create_seconds,
             failing=f"no container could be made of {wanted.image}",
         )
@@ -183,6 +192,16 @@ class ContainerBackend:
             seconds=self._engine.limits.start_seconds,
             failing=f"the container {wanted.name} could not be prepared",
             data=archive,
+        )
+
+
+def _check_version(worker: ContainerWorker, wanted: Wanted) -> None:
+    own = version("moorage")
+    if worker.version != own:
+        raise ProtocolMismatch(
+            f"the container {wanted.name} was made with Moorage {worker.version}, and this is "
+            f"{own}.",
+            hint="Go on with that version, or remove the container if nothing in it is needed.",
         )
 
 
