@@ -28,8 +28,15 @@ _listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
 
 @contextmanager
 def listening(listener: Listener) -> Iterator[None]:
-    """Have ``listener`` told of every step in this context."""
-    token = _listener.set(listener)
+    """Have ``listener`` told of every step in this context, beside whoever is told already."""
+    outer = _listener.get()
+
+    def tell(told: Step) -> None:
+        listener(told)
+        if outer is not None:
+            outer(told)
+
+    token = _listener.set(tell)
     try:
         yield
     finally:

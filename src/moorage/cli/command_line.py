@@ -44,7 +44,7 @@ ENTRIES = (
     Entry("mcp", "Work", "Serve a workspace to any MCP client"),
     Entry("demo", "Set up", "See the main job done on a small real project"),
     Entry("doctor", "Set up", "Say what this machine can do, and how to fix what is missing"),
-    Entry("env", "Set up", "List, show and check configured environments"),
+    Entry("env", "Set up", "Add, check and list environments, and clean up after them"),
     Entry("completion", "Set up", "Print the completion script of your shell"),
     Entry("worker", "Set up", "Serve the tools of this machine on standard streams"),
 )

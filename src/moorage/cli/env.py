@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-from functools import partial
-from pathlib import Path
 from typing import Any
 
-import anyio
 import click
 import msgspec
 
 from moorage.app.config import load
-from moorage.app.environments import Finding, check_environment, list_environments
+from moorage.app.environments import list_environments
 from moorage.app.home import find_home
 from moorage.cli import exit_codes
-from moorage.cli.parameters import Folder
-from moorage.cli.render import print_failure, print_fields, print_json, print_table, styled
+from moorage.cli.env_check import check
+from moorage.cli.env_profiles import add, remove
+from moorage.cli.env_prune import prune
+from moorage.cli.render import print_fields, print_json, print_table
 from moorage.cli.session_options import complete_environments
 
 EPILOG = """\b
 Examples:
   moorage env list
   moorage env show local
-  moorage env check local --json
+  moorage env add box --backend docker --image debian:12
+  moorage env check box
+  moorage env prune
 """
 
 name_argument = click.argument(
@@ -33,7 +34,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON."
 
 @click.group(epilog=EPILOG)
 def command() -> None:
-    """List, show and check configured environments.
+    """List, show, add, remove and check configured environments, and clean up after them.
 
     They stand in config.json (or config.toml) in Moorage's home; a project cannot add one.
     """
@@ -90,38 +91,5 @@ def _as_text(value: Any) -> str:
     return str(value)
 
 
-@command.command()
-@name_argument
-@click.option(
-    "-w", "--workspace", metavar="DIR", type=Folder(),
-    help="Folder to check with (local only); the current one otherwise.",
-)  # fmt: skip
-@json_option
-def check(name: str, workspace: str | None, *, as_json: bool) -> int:
-    """Open an environment, use it, and say what works. Nothing in the workspace is changed."""
-    return anyio.run(partial(_check, name, workspace, as_json=as_json))
-
-
-async def _check(name: str, workspace: str | None, *, as_json: bool) -> int:
-    home = find_home()
-    chosen = name or load(home).default_name()
-    folder = None if workspace is None else Path(workspace)
-    findings: list[Finding] = []
-    async for finding in check_environment(home, chosen, workspace=folder):
-        findings.append(finding)
-        if not as_json:
-            _show(finding)
-    is_fine = all(finding.is_fine for finding in findings)
-    if as_json:
-        print_json({"name": chosen, "is_fine": is_fine, "findings": findings})
-    elif is_fine:
-        click.echo(f"{chosen} works.")
-    return exit_codes.OK if is_fine else exit_codes.FAILED
-
-
-def _show(finding: Finding) -> None:
-    if finding.is_fine:
-        mark = styled("ok", fg="green")
-        click.echo(f"  {mark}  {finding.name.ljust(10)}{finding.detail}")
-    else:
-        print_failure(f"{finding.name}: {finding.detail}")
+for subcommand in (add, remove, check, prune):
+    command.add_command(subcommand)

@@ -11,6 +11,7 @@ import click
 
 import moorage
 from moorage.cli.parameters import Folder
+from moorage.cli.provisioning import progress_shown
 from moorage.policy.permission import PermissionMode
 
 if TYPE_CHECKING:
@@ -114,5 +115,6 @@ def session_options(command: Callable[..., R]) -> Callable[..., R]:
 @asynccontextmanager
 async def open_chosen(choice: SessionChoice) -> AsyncIterator[Session]:
     """Open the chosen session for the length of a block."""
-    async with moorage.open_session(**choice.arguments()) as session:
-        yield session
+    with progress_shown():
+        async with moorage.open_session(**choice.arguments()) as session:
+            yield session

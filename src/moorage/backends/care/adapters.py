@@ -13,7 +13,9 @@ from moorage.errors import BackendUnavailable
 class AdapterCaretaker:
     """Knows of no more than the program."""
 
-    async def reach(self, profile: Profile) -> tuple[str, str]:
+    place = "adapter"
+
+    async def reach(self, profile: Profile) -> str:
         """Return where the adapter's program is."""
         found = shutil.which(profile.command[0])
         if found is None:
@@ -21,7 +23,7 @@ class AdapterCaretaker:
                 f"the adapter {profile.command[0]!r} is not there, or may not be executed.",
                 hint="Correct `command` in the profile.",
             )
-        return "adapter", found
+        return found
 
     async def leftovers(self, territory: Territory) -> list[Leftover]:
         """Return nothing: only the adapter knows."""

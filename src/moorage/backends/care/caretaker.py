@@ -56,8 +56,11 @@ class Territory(msgspec.Struct, frozen=True, kw_only=True):
 class Caretaker(Protocol):
     """Looks after the environments of one backend."""
 
-    async def reach(self, profile: Profile) -> tuple[str, str]:
-        """Return what was reached, such as ``engine``, and what it said of itself.
+    place: str
+    """What has to be reached before anything else: the engine, the host, ..."""
+
+    async def reach(self, profile: Profile) -> str:
+        """Return what the place that has to be reached says of itself.
 
         Raises:
             BackendUnavailable: it cannot be reached.

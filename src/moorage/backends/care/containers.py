@@ -31,17 +31,19 @@ Described = dict[str, Any]
 class ContainerCaretaker:
     """Looks after what one engine holds."""
 
+    place = "engine"
+
     def __init__(self, program: str) -> None:
         """Use the engine of this name."""
         self._engine = Engine(program)
 
-    async def reach(self, profile: Profile) -> tuple[str, str]:
+    async def reach(self, profile: Profile) -> str:
         """Return the version of the engine."""
         del profile
         await self._engine.check_running()
         words = ("version", "--format", "{{.Server.Version}}")
         answer = await self._engine.ask(*words, seconds=self._engine.limits.look_seconds)
-        return "engine", f"{self._engine.program} {answer.output.decode().strip()}"
+        return f"{self._engine.program} {answer.output.decode().strip()}"
 
     async def leftovers(self, territory: Territory) -> list[Leftover]:
         """Return containers whose host is gone, and volumes that no container uses."""

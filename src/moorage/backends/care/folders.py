@@ -26,7 +26,9 @@ PARTS = ("workspace", "home")
 class FolderCaretaker:
     """Looks after the folders that containers were started with."""
 
-    async def reach(self, profile: Profile) -> tuple[str, str]:
+    place = "engine"
+
+    async def reach(self, profile: Profile) -> str:
         """Return which program is installed."""
         del profile
         program = installed_program()
@@ -40,7 +42,7 @@ class FolderCaretaker:
                 )
         except (OSError, TimeoutError) as error:
             raise BackendUnavailable(f"{program} does not start: {error}.") from error
-        return "engine", ended.stdout.decode("utf-8", "replace").strip()
+        return ended.stdout.decode("utf-8", "replace").strip()
 
     async def leftovers(self, territory: Territory) -> list[Leftover]:
         """Return folders of hosts that are gone, and unpacked workers that nothing starts."""

@@ -12,10 +12,12 @@ from moorage.backends.profile import Profile
 class LocalCaretaker:
     """Has nothing to look after: a workspace here is the user's own."""
 
-    async def reach(self, profile: Profile) -> tuple[str, str]:
+    place = "machine"
+
+    async def reach(self, profile: Profile) -> str:
         """Return which machine this is."""
         del profile
-        return "machine", f"{platform.system()} {platform.release()}"
+        return f"{platform.system()} {platform.release()}"
 
     async def leftovers(self, territory: Territory) -> list[Leftover]:
         """Return nothing."""

@@ -35,15 +35,17 @@ class CareLimits(msgspec.Struct, frozen=True, kw_only=True):
 class RemoteCaretaker:
     """Looks at the machines that sessions of this home were on, and at no others."""
 
+    place = "host"
+
     def __init__(self, limits: CareLimits | None = None) -> None:
         """Reach machines as sessions do."""
         self._ssh = SshBackend()
         self._limits = limits or CareLimits()
 
-    async def reach(self, profile: Profile) -> tuple[str, str]:
+    async def reach(self, profile: Profile) -> str:
         """Log in and out again."""
         await self._said(profile, "exit 0")
-        return "host", profile.host
+        return profile.host
 
     async def leftovers(self, territory: Territory) -> list[Leftover]:
         """Return folders whose host is gone and whose worker is gone as well, or should be."""
