@@ -134,7 +134,10 @@ def test_removing_takes_all_of_the_named_or_none(command_line: Any) -> None:
     folder = keep_session("s-1")
     assert command_line("session", "rm", "s-1", "s-9").code == 127
     assert folder.exists()
-    assert command_line("session", "rm", "s-1", "--json").document == {"removed": ["s-1"]}
+    assert command_line("session", "rm", "s-1", "--json").document == {
+        "removed": ["s-1"],
+        "left": [],
+    }
     assert not folder.exists()
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import anyio
+
 from moorage.app.application import placement_of
 from moorage.app.config import load
 from moorage.app.home import Home
 from moorage.app.pruning import remove_folder
-from moorage.app.sessions import remove_session
+from moorage.app.sessions import forget_session, remove_session
 from moorage.backends.backend import Placement
 from moorage.backends.care.caretaker import load_caretaker
 from moorage.backends.catalogue import load_backend
@@ -15,7 +17,7 @@ from moorage.errors import BackendUnavailable, ConfigError, ExecutionError, NotF
 from moorage.host.session_store import SessionStore
 
 
-async def remove_with_environment(home: Home, session: str, *, is_forced: bool = False) -> str:
+def remove_with_environment(home: Home, session: str, *, is_forced: bool = False) -> str:
     """Remove a session with its environment; a shared one stays, and only its worker ends.
 
     ``is_forced`` removes the session even where its environment cannot be removed; what is to be
@@ -27,17 +29,19 @@ async def remove_with_environment(home: Home, session: str, *, is_forced: bool =
         ShutdownIncomplete: something of it could not be ended or removed; the session is kept.
     """
     placement = _placement(home, session)
+    if placement is None:
+        remove_session(home, session)
+        return ""
     said = ""
-    if placement is not None:
-        try:
-            await _let_go(placement)
-        except ExecutionError as error:
-            if not is_forced:
-                error.hint = f"{error.hint} The session is kept; --force removes its record alone."
-                error.hint = error.hint.strip()
-                raise
-            said = f"the environment of {session} may still be there: {error.message}"
-    remove_session(home, session)
+    try:
+        anyio.run(_let_go, placement)
+    except ExecutionError as error:
+        if not is_forced:
+            kept = "The session is kept; --force removes its record alone."
+            error.hint = f"{error.hint} {kept}".strip()
+            raise
+        said = f"the environment of {session} may still be there: {error.message}"
+    forget_session(home, session)
     return said
 
 

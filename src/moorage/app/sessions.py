@@ -95,11 +95,22 @@ def read_record(home: Home, session: str) -> Iterator[CallRecord]:
 def remove_session(home: Home, session: str) -> None:
     """End a session and delete what is kept of it: record, artifacts and full logs.
 
+    Its environment stays; :func:`moorage.app.removing.remove_with_environment` has it go, too.
+
     Raises:
         NotFound: no session has this id or name.
         ShutdownIncomplete: its worker had to be ended by force; everything is still there.
     """
     stop_session(home, session)
+    forget_session(home, session)
+
+
+def forget_session(home: Home, session: str) -> None:
+    """Delete what is kept of a session here, and end nothing.
+
+    Raises:
+        NotFound: no session has this id or name.
+    """
     session_id = SessionStore(home.sessions).remove(session)
     for folder in home.worker_state.glob(f"*/{session_id}"):
         shutil.rmtree(folder)

@@ -10,13 +10,13 @@ import msgspec
 
 import moorage
 from moorage.app.home import Home, find_home
+from moorage.app.removing import remove_with_environment
 from moorage.app.sessions import (
     SessionSummary,
     configure_session,
     fork_session,
     list_sessions,
     read_record,
-    remove_session,
     stop_session,
 )
 from moorage.cli import exit_codes
@@ -120,12 +120,17 @@ def show(session: str, *, is_full: bool, as_json: bool) -> int:
     "--older-than", "days", metavar="DAYS", type=WholeNumber(0),
     help="Remove every session that nothing was called in for so many days.",
 )  # fmt: skip
+@click.option(
+    "--force", "is_forced", is_flag=True,
+    help="Remove a session also where its environment cannot be removed with it.",
+)  # fmt: skip
 @json_option
-def remove(sessions: tuple[str, ...], days: int | None, *, as_json: bool) -> int:
+def remove(sessions: tuple[str, ...], days: int | None, *, is_forced: bool, as_json: bool) -> int:
     """Remove what is kept of sessions: records, artifacts and, of local sessions, full logs.
 
     A session that still has a worker is ended first, with everything that runs in it. Damaged
-    sessions go as well. Workspaces stay as they are.
+    sessions go as well. Workspaces on this machine stay as they are; the container or the remote
+    folder of a session goes with it, unless it is shared.
     """
     if bool(sessions) == (days is not None):
         raise click.UsageError("Name sessions, or say --older-than DAYS.")
@@ -134,12 +139,14 @@ def remove(sessions: tuple[str, ...], days: int | None, *, as_json: bool) -> int
         sessions = _unused_for(timedelta(days=days), list_sessions(home))
     for session in sessions:
         _check_is_kept(home, session)
-    for session in sessions:
-        remove_session(home, session)
+    left = [remove_with_environment(home, session, is_forced=is_forced) for session in sessions]
+    problems = [problem for problem in left if problem]
     if as_json:
-        print_json({"removed": sessions})
-    else:
-        print_note(f"removed {count(len(sessions), 'session')}.")
+        print_json({"removed": sessions, "left": problems})
+        return exit_codes.OK
+    for problem in problems:
+        print_note(problem)
+    print_note(f"removed {count(len(sessions), 'session')}.")
     return exit_codes.OK
 
 
