@@ -5,6 +5,11 @@ from typing import Any
 
 import pytest
 
+from moorage.app.application import SessionOptions, SessionPlan
+from moorage.backends.profile import Profile
+from moorage.cli.env_profiles import FLAGS
+from moorage.host.session_store import SessionStore
+
 CONFIGURATION = """
 [execution_environments]
 default = "lab"
@@ -103,3 +108,103 @@ def test_a_home_that_is_no_absolute_folder_is_refused(
     ended = command_line("env", "list")
     assert ended.code == 125
     assert b"MOORAGE_HOME must name an absolute folder" in ended.err
+
+
+@pytest.fixture
+def json_home(home: Path) -> Path:
+    (home / "config.toml").unlink()
+    return home
+
+
+def test_a_profile_is_added_by_flags_shown_and_removed(command_line: Any, json_home: Path) -> None:
+    words = ("--image", "debian:12", "--network", "none", "--cpus", "1.5", "--memory-mb", "64")
+    more = ("--forward-env", "A", "--forward-env", "B", "--host-workspace", str(json_home))
+    ended = command_line("env", "add", "box", "--backend", "docker", *words, *more, "--persistent")
+    assert ended.code == 0, ended.err
+    assert b"moorage env check box" in ended.err
+    assert command_line("env", "show", "box", "--json").document["profile"] == {
+        "backend": "docker",
+        "image": "debian:12",
+        "persistent": True,
+        "network": "none",
+        "cpus": 1.5,
+        "memory_mb": 64,
+        "forward_env": ["A", "B"],
+        "host_workspace": str(json_home),
+    }
+    taken = command_line("env", "add", "box", "--backend", "local")
+    assert taken.code == 125
+    assert b"--replace" in taken.err
+    replaced = command_line(
+        "env", "add", "box", "--backend", "command", "--command", "a 'b c'", "--replace",
+        "--default", "--json",
+    )  # fmt: skip
+    assert replaced.document["profile"] == {"backend": "command", "command": ["a", "b c"]}
+    assert command_line("env", "show", "--json").document["name"] == "box"
+    assert command_line("env", "remove", "box").code == 125
+    assert command_line("env", "add", "lab", "--backend", "local", "--default").code == 0
+    removed = command_line("env", "remove", "box", "--json")
+    assert removed.document == {
+        "removed": "box", "file": str(json_home / "config.json"), "sessions": [],
+    }  # fmt: skip
+    assert command_line("env", "remove", "box").code == 127
+
+
+def test_every_field_of_a_profile_has_a_flag() -> None:
+    assert set(FLAGS) == set(Profile.__struct_fields__)
+
+
+def test_removing_a_profile_says_that_its_sessions_keep_theirs(
+    command_line: Any, json_home: Path
+) -> None:
+    assert command_line("env", "add", "box", "--backend", "docker", "--image", "i").code == 0
+    plan = SessionPlan(SessionOptions(environment="box", home=json_home))
+    plan.keep()
+    ended = command_line("env", "remove", "box")
+    assert ended.code == 0
+    assert b"1 session of it keeps the saved profile" in ended.err
+    assert SessionStore(json_home / "state" / "sessions").all()[0].profile is not None
+
+
+def test_a_toml_file_gets_nothing_but_a_sentence(command_line: Any, home: Path) -> None:
+    ended = command_line("env", "add", "box", "--backend", "docker", "--image", "debian:12")
+    assert ended.code == 125
+    assert b'[execution_environments.profiles.box]\nbackend = "docker"\n' in ended.err
+    assert (home / "config.toml").read_text() == CONFIGURATION
+
+
+def test_what_is_left_over_is_listed_and_removed_only_when_told_to(
+    command_line: Any, json_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The machine's own engine is not for tests to clean up.
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{json_home}/no-engine")
+    assert command_line("env", "prune").code == 0
+    folder = json_home / "state" / "environments" / f"moorage-{'0' * 32}"
+    folder.mkdir(parents=True)
+    listed = command_line("env", "prune")
+    assert listed.code == 1
+    assert str(folder) in listed.out.decode()
+    assert b"--yes" in listed.err
+    document = command_line("env", "prune", "--json").document
+    assert [each["name"] for each in document["leftovers"]] == [str(folder)]
+    assert document["removed"] == []
+    assert folder.exists()
+    removed = command_line("env", "prune", "--yes", "--json")
+    assert removed.code == 0
+    assert removed.document["removed"] == document["leftovers"]
+    assert not folder.exists()
+
+
+def test_a_check_prints_every_step_with_its_time(
+    command_line: Any, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "workspace").mkdir()
+    monkeypatch.setenv("LANG", "C")
+    ended = command_line("env", "check", "lab", "--workspace", str(tmp_path / "workspace"))
+    assert ended.code == 0, ended.err
+    lines = ended.out.decode().splitlines()
+    assert [line.split()[1] for line in lines[:-1]] == [
+        "profile", "machine", "open", "capabilities", "files", "command", "confinement", "close",
+    ]  # fmt: skip
+    assert lines[-1] == "lab works."
+    assert lines[2].endswith((" ms", " s"))
