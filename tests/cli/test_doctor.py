@@ -54,6 +54,7 @@ def test_a_machine_that_works_exits_with_0_and_shows_gaps_with_their_fix(
     assert "  missing  podman      optional\n           fix         get podman\n" in out
     assert "  refused  write a file outside\n" in out
     assert "  network          The network is open.\n" in out
+    assert "docs/not-protected.md" in " ".join(out.split())
     assert "  ok       main path   a confined local session ran a command" in out
     assert out.endswith("Next: moorage demo\n")
 

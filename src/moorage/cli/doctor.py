@@ -34,6 +34,10 @@ Exit code: 0 when a confined local workspace works on this machine, 1 when it do
 
 LIMITS = ProbeLimits()
 TEXT_COLUMNS = 100
+NOT_PROTECTED = (
+    "What no environment protects (extensions, adapters, images, leftovers after a crash and more) "
+    "is listed in docs/not-protected.md."
+)
 
 _COLOURS: dict[str, str] = {"ok": "green", "limited": "yellow", "missing": "red"}
 _OWNED_UP_TO = {attack.name: attack.gap for attack in ATTACKS if attack.gap}
@@ -149,10 +153,10 @@ def show(report: Report) -> None:
         _show_text("none: ", f"{report.provider} confines commands here, as the user configured.")
     for test in report.self_tests:
         _show_self_test(test)
-    if report.not_enforced:
-        _heading("What the confinement leaves open here")
-        for gap, sentence in report.not_enforced.items():
-            _show_text(gap.replace("_", " ").ljust(17), sentence)
+    _heading("What the confinement leaves open here")
+    for gap, sentence in report.not_enforced.items():
+        _show_text(gap.replace("_", " ").ljust(17), sentence)
+    _show_text("more".ljust(17), NOT_PROTECTED)
     _heading("Main path")
     _show_finding(report.main_path)
     click.echo()
