@@ -54,6 +54,7 @@ GATES = (
     ),
     Gate("coverage", _script("coverage_floors")),
     Gate("torture", ("scripts/torture-processes", "--quick")),
+    Gate("faults", ("scripts/torture-environments", "--quick")),
     Gate("wheel", _script("wheel_smoke")),
     Gate("lowest", _script("lowest_direct")),
     Gate(
