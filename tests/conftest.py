@@ -71,7 +71,7 @@ SERVICES: Mapping[str, Callable[[], bool]] = {
     "busybox": _has_command("busybox"),
     "apptainer": lambda: APPTAINER.is_file() and APPTAINER_IMAGE.is_file(),
     # What images are made of; the stamp is the last thing that the script writes.
-    "base systems": lambda: (TEST_CACHE / "base-systems.made").is_file(),
+    "base systems": (TEST_CACHE / "base-systems.made").is_file,
     "bwrap": _succeeds("bwrap", "--unshare-pid", "--ro-bind", "/", "/", "--proc", "/proc", "true"),
     "dockerd": _has_command("dockerd"),
     "git": _has_command("git"),
