@@ -288,3 +288,21 @@ def test_what_is_remembered_of_a_session_goes_when_the_session_is_gone(owned: Ho
     assert (left.kind, left.name) == ("memory", str(owned.environments / identity))
     assert removed_by(owned) == []
     assert not (owned.environments / identity).exists()
+
+
+@pytest.mark.needs("sshd")
+def test_a_session_takes_its_folder_on_another_machine_along(
+    owned: Home, open_there: Opener
+) -> None:
+    async def use() -> str:
+        async with open_there({"persistent": True}, name="kept") as session:
+            return (await session.run("pwd")).stdout.strip()
+
+    async def is_there(folder: str) -> bool:
+        async with open_there({"persistent": True}) as session:
+            return (await session.run(f"test -d {folder}")).exit_code == 0
+
+    folder = anyio.run(use)
+    assert anyio.run(is_there, folder)
+    assert remove_with_environment(owned, "kept") == ""
+    assert not anyio.run(is_there, folder)
