@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import anyio
@@ -10,6 +11,7 @@ import pytest
 
 from moorage.app.checking import Finding, check_environment
 from moorage.app.home import Home, find_home
+from moorage.app.profiles import add_profile
 from moorage.errors import NotFound
 
 
@@ -63,6 +65,17 @@ async def test_the_first_step_that_fails_is_the_last_one(
     assert all(finding.is_fine for finding in before)
     assert (failed.name, failed.is_fine) == (step, False)
     assert sentence in failed.detail
+
+
+async def test_an_adapter_need_not_offer_commands(home: Home) -> None:
+    backend = Path(__file__).parents[2] / "examples" / "memory_backend" / "backend.py"
+    add_profile(home, "memory", {"backend": "command", "command": [sys.executable, str(backend)]})
+    with anyio.fail_after(30):
+        findings = await check_environment(home, "memory")
+    assert [finding.detail for finding in findings if not finding.is_fine] == []
+    told = {finding.name: finding.detail for finding in findings}
+    assert told["command"].startswith("not offered: ")
+    assert "confinement" not in told
 
 
 async def test_an_environment_that_nobody_configured_is_not_found(home: Home) -> None:

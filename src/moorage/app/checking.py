@@ -17,7 +17,7 @@ from moorage.app.home import Home
 from moorage.backends.care.caretaker import load_caretaker
 from moorage.backends.profile import Profile
 from moorage.backends.steps import Step, listening
-from moorage.errors import ExecutionError
+from moorage.errors import ExecutionError, Refused, UnknownTool
 from moorage.host.session import Session
 
 
@@ -134,7 +134,7 @@ async def _use(check: _Check, home: Home, name: str, workspace: Path | None) -> 
         with listening(check.on_step):
             async with open_session(name, workspace=workspace, home=home_override(home)) as session:
                 with suppress(_Stopped):
-                    await _use_session(check, session)
+                    await _use_session(check, session, load(home).profile(name))
                 closes_since = anyio.current_time()
     except ExecutionError as error:
         check.note("open" if closes_since is None else "close", str(error), is_fine=False)
@@ -143,23 +143,32 @@ async def _use(check: _Check, home: Home, name: str, workspace: Path | None) -> 
         check.note("close", "let go of in good order", anyio.current_time() - closes_since)
 
 
-async def _use_session(check: _Check, session: Session) -> None:
+async def _use_session(check: _Check, session: Session, profile: Profile) -> None:
     async with check.step("open", check.open_seconds) as said:
         promised = await session.capabilities()
         said.append("a worker answers")
     check.note("capabilities", ", ".join(sorted(promised)) or "none")
-    await _use_tools(check, session)
+    await _use_tools(check, session, is_adapter=profile.backend == "command")
 
 
-async def _use_tools(check: _Check, session: Session) -> None:
+async def _use_tools(check: _Check, session: Session, *, is_adapter: bool) -> None:
     async with check.step("files") as said:
         listing = await session.list_files()
         said.append(f"{(listing.structured_content or {}).get('total', 0)} entries in the root")
+    sandbox: dict[str, Any] | None = None
     async with check.step("command") as said:
-        ended = await session.run("exit 7")
-        said.append(f"outcome {ended.outcome}, exit code {ended.exit_code}")
-        if ended.exit_code != 7:
-            raise ExecutionError(f"exit code 7 was asked for, and {ended.exit_code} came.")
-    sandbox = ended.envelope.get("sandbox") or {}
-    is_full = sandbox.get("enforcement") == "full"
-    check.note("confinement", f"enforcement {sandbox.get('enforcement', 'none')}", is_fine=is_full)
+        try:
+            ended = await session.run("exit 7")
+        except (Refused, UnknownTool) as error:
+            if not is_adapter:
+                raise
+            # An adapter need not offer commands, as long as it says so and runs nothing.
+            said.append(f"not offered: {error.message}")
+        else:
+            said.append(f"outcome {ended.outcome}, exit code {ended.exit_code}")
+            sandbox = ended.envelope.get("sandbox") or {}
+            if ended.exit_code != 7:
+                raise ExecutionError(f"exit code 7 was asked for, and {ended.exit_code} came.")
+    if sandbox is not None:
+        enforced = sandbox.get("enforcement", "none")
+        check.note("confinement", f"enforcement {enforced}", is_fine=enforced == "full")
