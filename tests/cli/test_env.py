@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+import os
+import pty
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -208,3 +212,25 @@ def test_a_check_prints_every_step_with_its_time(
     ]  # fmt: skip
     assert lines[-1] == "lab works."
     assert lines[2].endswith((" ms", " s"))
+
+
+@pytest.mark.parametrize(("answer", "is_removed"), [(b"y\n", True), (b"\n", False)])
+def test_a_person_at_a_terminal_is_asked_before_anything_is_removed(
+    json_home: Path, answer: bytes, is_removed: bool
+) -> None:
+    folder = json_home / "state" / "environments" / f"moorage-{'0' * 32}"
+    folder.mkdir(parents=True)
+    ours, theirs = pty.openpty()
+    with os.fdopen(ours, "wb", buffering=0) as terminal, os.fdopen(theirs, "rb"):
+        terminal.write(answer)
+        ended = subprocess.run(  # noqa: TID251 - a program that has a terminal for its input
+            [sys.executable, "-m", "moorage.cli", "env", "prune"],
+            stdin=theirs,
+            capture_output=True,
+            check=False,
+            timeout=30,
+            env={**os.environ, "DOCKER_HOST": f"unix://{json_home}/no-engine"},
+        )
+    assert b"Remove 1 thing" in ended.stderr
+    assert (ended.returncode == 0) is is_removed
+    assert folder.exists() is not is_removed

@@ -22,6 +22,7 @@ from moorage.app.pruning import Prunable, find_leftovers, remove_leftovers
 from moorage.app.removing import remove_with_environment
 from moorage.app.sessions import list_sessions
 from moorage.backends.bundle import WorkerBundle
+from moorage.backends.container import labels_of, owner
 from moorage.errors import BackendUnavailable, NotFound, RetainedStateMissing
 
 pytestmark = [
@@ -306,3 +307,28 @@ def test_a_session_takes_its_folder_on_another_machine_along(
     assert anyio.run(is_there, folder)
     assert remove_with_environment(owned, "kept") == ""
     assert not anyio.run(is_there, folder)
+
+
+@pytest.mark.needs("dockerd")
+def test_a_delivery_that_was_cut_off_is_left_over_with_its_volume(
+    engine: DockerEngine, owned: Home, tmp_path: Path
+) -> None:
+    identity = f"moorage-{tmp_path.parent.name}-{tmp_path.name}"
+    state = owned.environments / identity
+    state.mkdir(parents=True)
+    labels = labels_of(identity, owner(), str(state), is_retained=False)
+    volume, carrier = f"{identity}-volume", f"{identity}-carrier"
+    engine.said("volume", "create", "--label=moorage.bundle=of-a-former-version", volume)
+    try:
+        words = (f"--name={carrier}", *labels, f"--volume={volume}:/x", BARE_IMAGE, "/bin/true")
+        engine.run("create", *words)
+        found = {each.name for each in found_by(owned, also=volume).leftovers}
+        assert {carrier, volume} <= found
+        assert removed_by(owned, also=volume) == []
+    finally:
+        gone = carrier not in containers(engine)
+        if not gone:
+            engine.run("rm", "--force", carrier)
+        if volume in engine.said("volume", "ls", "--format={{.Name}}").split():
+            engine.run("volume", "rm", volume)
+    assert gone
