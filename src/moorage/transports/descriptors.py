@@ -7,8 +7,9 @@ import os
 import anyio
 from anyio.lowlevel import checkpoint
 
-# A pipe holds 64 KiB by default, and a larger buffer costs an allocation on every read.
+# A larger buffer costs an allocation on every read, so it is taken while it is filled.
 _READ_BYTES = 64 * 1024
+_MOST_READ_BYTES = 1024 * 1024
 
 
 class _Descriptor:
@@ -41,6 +42,8 @@ class _Descriptor:
 class FdReader(_Descriptor):
     """Reads a descriptor."""
 
+    _size = _READ_BYTES
+
     async def receive(self) -> bytes:
         """Return the next bytes; ``b""`` at the end."""
         while True:
@@ -50,11 +53,13 @@ class FdReader(_Descriptor):
                 # A regular file or /dev/null: always readable, and the selector refuses it.
                 await checkpoint()
             try:
-                return os.read(self._open_fd(), _READ_BYTES)
+                data = os.read(self._open_fd(), self._size)
             except BlockingIOError:
                 continue
             except OSError as error:
                 raise anyio.BrokenResourceError from error
+            self._size = _MOST_READ_BYTES if len(data) >= _READ_BYTES else _READ_BYTES
+            return data
 
 
 class FdWriter(_Descriptor):

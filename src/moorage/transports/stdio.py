@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -15,6 +16,8 @@ from anyio.abc import Process
 
 from moorage.errors import BackendUnavailable, ShutdownIncomplete
 from moorage.transports.descriptors import FdReader, FdWriter
+
+PIPE_BYTES = 1024 * 1024
 
 # Broken, closed by us, or read by another task already.
 _NOTHING_TO_READ = (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.BusyResourceError)
@@ -109,6 +112,8 @@ class ChildTransport:
         with ExitStack() as ours, ExitStack() as theirs:
             their_in, our_in = _pipe(theirs, ours)
             our_out, their_out = _pipe(ours, theirs)
+            _widen(our_in)
+            _widen(our_out)
             our_err, their_err = _pipe(ours, theirs)
             try:
                 process = await anyio.open_process(
@@ -246,6 +251,12 @@ async def _within(seconds: float, event: anyio.Event) -> bool:
     with anyio.move_on_after(seconds):
         await event.wait()
     return event.is_set()
+
+
+def _widen(pipe: int) -> None:
+    """Let more travel at a time; the user may have used up what the kernel grants for that."""
+    with suppress(OSError, AttributeError):
+        fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
 
 
 def _pipe(reading: ExitStack, writing: ExitStack) -> tuple[int, int]:
