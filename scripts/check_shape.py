@@ -20,7 +20,7 @@ MAX_MODULES_IN_FOLDER = 13
 MAX_DEPTH = 2
 
 # Rooms of many modules of one shape: a catalogue is as long as what it lists.
-CATALOGUE_ROOMS = frozenset({"api", "backends", "cli", "tools"})
+CATALOGUE_ROOMS = frozenset({"api", "backends", "cli", "conformance", "tools"})
 EMPTY_NAMES = frozenset(
     {"base", "common", "core", "helper", "helpers", "impl", "manager", "managers", "misc"}
     | {"shared", "util", "utils"}
