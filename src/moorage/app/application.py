@@ -19,7 +19,7 @@ from moorage.backends.profile import LOCAL
 from moorage.confine.code_places import check_code_apart, code_places
 from moorage.errors import ConfigError
 from moorage.extensions.catalogue import load_extension
-from moorage.host.environments import Environment, identity_of
+from moorage.host.environments import Environment, forwarded, identity_of
 from moorage.host.record import CallLog
 from moorage.host.session import Session
 from moorage.host.session_store import Selection, SessionStore, new_session_id
@@ -166,6 +166,7 @@ async def open_session(  # noqa: PLR0913 - the one door of the library; every op
 async def open_planned(plan: SessionPlan) -> AsyncIterator[Session]:
     """Open the session that was planned; see :func:`open_session`."""
     backend = load_backend(plan.placement.profile.backend)
+    forwarded(plan.placement.profile)  # Before anything of the session is kept.
     folder = plan.keep()
     log = CallLog(folder / RECORD)
     failure: Exception | None = None

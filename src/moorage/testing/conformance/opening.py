@@ -6,10 +6,12 @@ import shutil
 import tempfile
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 import anyio
+import anyio.to_thread
 import msgspec
 
 from moorage.app.application import open_session, placement_of
@@ -86,9 +88,8 @@ async def _remove(home: Home) -> None:
     with suppress(ExecutionError):
         shared = _shared(home)
         for selection in SessionStore(home.sessions).all():
-            await anyio.to_thread.run_sync(
-                lambda session=selection.id: remove_with_environment(home, session, is_forced=True)
-            )
+            remove = partial(remove_with_environment, home, selection.id, is_forced=True)
+            await anyio.to_thread.run_sync(remove)
         for placement in shared:
             caretaker = load_caretaker(placement.profile.backend)
             if caretaker is not None and placement.provisioned.exists():
