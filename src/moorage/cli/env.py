@@ -12,6 +12,7 @@ from moorage.app.environments import list_environments
 from moorage.app.home import find_home
 from moorage.cli import exit_codes
 from moorage.cli.env_check import check
+from moorage.cli.env_conform import conform
 from moorage.cli.env_profiles import add, remove
 from moorage.cli.env_prune import prune
 from moorage.cli.render import print_fields, print_json, print_table
@@ -23,6 +24,7 @@ Examples:
   moorage env show local
   moorage env add box --backend docker --image debian:12
   moorage env check box
+  moorage env conform box
   moorage env prune
 """
 
@@ -34,7 +36,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON."
 
 @click.group(epilog=EPILOG)
 def command() -> None:
-    """List, show, add, remove and check configured environments, and clean up after them.
+    """List, show, add, remove, check and prove environments, and clean up after them.
 
     They stand in config.json (or config.toml) in Moorage's home; a project cannot add one.
     """
@@ -91,5 +93,5 @@ def _as_text(value: Any) -> str:
     return str(value)
 
 
-for subcommand in (add, remove, check, prune):
+for subcommand in (add, remove, check, conform, prune):
     command.add_command(subcommand)
