@@ -16,8 +16,8 @@ from moorage.testing.conformance import (
 CHECKS = conformance_checks()
 DECLARED = Declared()
 
-REQUIRED = frozenset(ABILITIES) - {"separation"}
-"""A workspace on this machine is one folder, whoever names it."""
+REQUIRED = frozenset(ABILITIES) - {"separation", "mounts"}
+"""A workspace on this machine is one folder, whoever names it, and no folder is mounted."""
 
 
 @pytest.mark.needs("landlock")

@@ -124,6 +124,11 @@ class Environment:
         return self._placement
 
     @property
+    def root(self) -> str:
+        """Return the absolute path of the workspace inside."""
+        return self._backend.root(self._placement)
+
+    @property
     def is_closed(self) -> bool:
         """Return whether it was closed for good."""
         return self._is_closed

@@ -122,7 +122,7 @@ class Session(TypedCalls):
     @property
     def workspace(self) -> str:
         """Return the absolute path of the workspace inside the environment."""
-        return self._environment.placement.workspace
+        return self._environment.root
 
     @property
     def mode(self) -> PermissionMode:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -63,12 +64,14 @@ ATTEMPTS: Mapping[str, Attempt] = {
     "retention": lambda session: session.list_files(),
     "sharing": lambda session: session.list_files(),
     "separation": _apart,
+    "mounts": lambda session: session.list_files(),
 }
 """Every ability that a check can need, and how it is tried."""
 
 _CHANGES: Mapping[str, dict[str, Any]] = {
     "retention": {"persistent": True},
     "sharing": {"shared": True},
+    "mounts": {"host_workspace": tempfile.gettempdir(), "mount_read_only": True},
 }
 
 

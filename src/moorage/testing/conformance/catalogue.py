@@ -9,13 +9,25 @@ from moorage.testing.conformance import (
     files,
     lifetime,
     modes,
+    mounts,
     processes,
     raw_bytes,
     searching,
 )
 from moorage.testing.conformance.registry import Check, enlisted
 
-ROOMS = (files, searching, commands, raw_bytes, processes, endings, modes, lifetime, answers)
+ROOMS = (
+    files,
+    searching,
+    commands,
+    raw_bytes,
+    processes,
+    endings,
+    modes,
+    mounts,
+    lifetime,
+    answers,
+)
 """Where the checks are."""
 
 
