@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 
 from moorage.errors import ExecutionError, InvalidArguments
 from moorage.host.session import Session
-from moorage.protocol.processes import CompletionMode, OutputSnapshot, ProcessRecord
+from moorage.protocol.processes import CompletionMode, Lifecycle, OutputSnapshot, ProcessRecord
 from torture import commands
 from torture.content import Content
 from torture.delivering import read_as_model
@@ -50,7 +50,7 @@ class Actor:
     def new_subject(self, kind: Kind, lines: int, *, is_terminal: bool) -> Subject:
         """Return a process to start, already in the chronicle."""
         tag = self.chronicle.new_tag()
-        lifecycle = self.rng.choice(("session", "session", "managed"))
+        lifecycle: Lifecycle = self.rng.choice(("session", "session", "managed"))
         if is_terminal and lines > MOST_MANAGED_LINES:
             # A known limit: what a worker has read of a terminal and not yet written when it is
             # killed is lost. The kernel moves a pipe into a log by itself, a terminal it does not.
