@@ -30,7 +30,7 @@ class Arguments(msgspec.Struct, kw_only=True):
     """What the tools of this backend read of their arguments."""
 
     path: str = "."
-    content: str = ""
+    content: str | None = None
     create_only: bool = False
     old_text: str = ""
     new_text: str = ""
@@ -129,6 +129,8 @@ class MemoryBackend:
 
     def write_file(self, asked: Arguments) -> ToolResult:
         """Create or replace a file."""
+        if asked.content is None:
+            raise InvalidArguments("write_file: content: a text is needed.")
         path = self.inside(asked.path)
         old = self.files.get(path)
         if old is not None and asked.create_only:

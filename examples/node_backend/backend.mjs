@@ -6,6 +6,7 @@
 import { spawn } from "node:child_process";
 import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
 import fs from "node:fs";
+import os from "node:os";
 import path from "node:path";
 
 const MAX_FRAME_BYTES = 16 * 1024 * 1024;
@@ -87,6 +88,7 @@ class Backend {
     this.emit = emit;
     this.live = new Map(); // process id -> { child, woken: [] }
     this.records = new Map();
+    this.left = new Set(); // groups of commands that have ended and left something running
     this.capabilities = ["process.start.v1"];
     this.tools = {
       read_file: this.readFile,
@@ -123,6 +125,7 @@ class Backend {
 
   async close() {
     await Promise.all([...this.records.values()].map((record) => this.stop(record)));
+    for (const group of this.left) endFamily(group);
     if (this.binding?.remove_workspace_on_exit) fs.rmSync(this.workspace.root, { recursive: true });
   }
 
@@ -233,22 +236,25 @@ class Backend {
     let ended = "exited";
     const end = (how) => () => {
       ended = how;
-      signalGroup(child.pid, "SIGKILL");
+      endFamily(child.pid);
     };
     const cancel = end("cancelled");
     signal.addEventListener("abort", cancel);
     if (signal.aborted) cancel();
     const timer = setTimeout(end("timed_out"), (asked.timeout_seconds ?? 300) * 1000);
-    const [code] = await closed(child);
+    const [code, byWhat] = await closed(child);
     clearTimeout(timer);
     signal.removeEventListener("abort", cancel);
-    signalGroup(child.pid, "SIGKILL"); // what it left behind
+    const leftRunning = family(child.pid).length; // it goes on, and ends with the session
+    if (leftRunning) this.left.add(child.pid);
     const [stdout, stderr] = [Buffer.concat(output.stdout), Buffer.concat(output.stderr)];
-    const exitCode = ended === "exited" ? (code ?? -1) : -1;
+    if (ended === "exited" && byWhat) ended = "signalled";
+    const signalled = ended === "signalled" ? 128 + os.constants.signals[byWhat] : -1;
+    const exitCode = ended === "exited" ? code : signalled;
     const kept = (data) => data.subarray(-MAX_TEXT_BYTES / 2).toString("utf8");
     const text = kept(stdout) + kept(stderr) || "(no output)";
     return success(`${text}${exitCode === 0 ? "" : `\n[${ended}, exit code ${exitCode}]`}`, {
-      outcome: ended === "exited" && code === null ? "signalled" : ended,
+      outcome: ended,
       exit_code: exitCode,
       stdout: kept(stdout),
       stderr: kept(stderr),
@@ -257,6 +263,7 @@ class Backend {
       stdout_truncated: stdout.length > MAX_TEXT_BYTES / 2,
       stderr_truncated: stderr.length > MAX_TEXT_BYTES / 2,
       duration_ms: Date.now() - started,
+      left_running: leftRunning,
     });
   }
 
@@ -279,12 +286,19 @@ class Backend {
     // Not this program's variables: what the host forwarded, and what every program needs.
     const { PATH = "/usr/bin:/bin", HOME = this.workspace.root, LANG = "C.UTF-8" } = process.env;
     const env = { PATH, HOME, LANG, ...this.binding.environment, ...variables };
+    const options = { cwd: this.folder(cwd, mode), env, stdio, detached: true };
+    return spawn("/bin/sh", ["-c", command], options);
+  }
+
+  folder(cwd, mode) {
     const folder = this.workspace.resolve(cwd || ".", mode);
-    return spawn("/bin/sh", ["-c", command], { cwd: folder, env, stdio, detached: true });
+    if (fs.statSync(folder, { throwIfNoEntry: false })?.isDirectory()) return folder;
+    throw new Failure("invalid_arguments", `cwd: ${cwd} is no folder; nothing ran.`);
   }
 
   async start(asked) {
     this.checkCommand(asked.command, asked.permission_mode ?? "");
+    this.folder(asked.cwd, "unconfined"); // before anything is recorded
     if (asked.tty) throw new Failure("invalid_arguments", "this backend has no terminals; start with tty false.");
     const id = `proc-${randomBytes(4).toString("hex")}`;
     const session = this.binding.session;
@@ -366,12 +380,14 @@ class Backend {
     }
     const total = size();
     const start = offset === null ? Math.max(0, total - most) : Math.min(Math.max(0, offset), total);
-    const window = Buffer.alloc(Math.min(most, total - start));
+    let window = Buffer.alloc(Math.min(most, total - start));
     if (window.length) {
       const log = fs.openSync(record.log_path);
       fs.readSync(log, window, 0, window.length, start);
       fs.closeSync(log);
     }
+    // The rest of a character that is cut in two comes with the next window.
+    if (start + window.length < total || !isTerminal(record)) window = wholeCharacters(window);
     const end = start + window.length;
     return {
       Process: record,
@@ -512,6 +528,50 @@ function signalGroup(pid, signal) {
   } catch {
     // Nobody is left in it.
   }
+}
+
+// What is in the group of a process, or descends from something in it, and has not ended.
+function family(root) {
+  const all = fs
+    .readdirSync("/proc")
+    .filter((name) => /^\d+$/.test(name))
+    .flatMap((name) => {
+      try {
+        const fields = fs.readFileSync(`/proc/${name}/stat`, "utf8").split(") ").pop().split(" ");
+        return [{ pid: Number(name), state: fields[0], parent: Number(fields[1]), group: Number(fields[2]) }];
+      } catch {
+        return []; // It has just ended.
+      }
+    })
+    .filter((each) => each.state !== "Z");
+  const found = new Set([root]);
+  for (let before = 0; before !== found.size; ) {
+    before = found.size;
+    for (const each of all) if (each.group === root || found.has(each.parent)) found.add(each.pid);
+  }
+  return all.map((each) => each.pid).filter((pid) => found.has(pid));
+}
+
+// Offspring in a group of its own is found by its parents, as long as these are there.
+function endFamily(root) {
+  for (const signal of ["SIGSTOP", "SIGKILL"]) {
+    for (const pid of family(root)) {
+      try {
+        process.kill(pid, signal);
+      } catch {
+        // It has just ended.
+      }
+    }
+  }
+}
+
+// Cut off the beginning of a character at the end, unless nothing else is there.
+function wholeCharacters(data) {
+  let start = data.length - 1;
+  while (start > 0 && data.length - start < 4 && (data[start] & 0xc0) === 0x80) start -= 1;
+  const first = data[start];
+  const needed = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : first >= 0xc0 ? 2 : 1;
+  return start > 0 && data.length - start < needed ? data.subarray(0, start) : data;
 }
 
 // A pid alone is reused; with the boot and its start it names one process for good.

@@ -52,6 +52,7 @@ async def _apart(session: Session) -> None:
 ATTEMPTS: Mapping[str, Attempt] = {
     "commands": lambda session: session.run(_MAKE),
     "confinement": lambda session: session.run(_MAKE),
+    "unconfined": lambda session: session.run(_MAKE),
     "bytes": lambda session: session.write_bytes(TRACE, b"x"),
     "processes": lambda session: session.processes.start(_MAKE, tty=False),
     "terminals": lambda session: session.processes.start(_MAKE, tty=True),
@@ -67,6 +68,8 @@ ATTEMPTS: Mapping[str, Attempt] = {
     "mounts": lambda session: session.list_files(),
 }
 """Every ability that a check can need, and how it is tried."""
+
+_MODES = {"unconfined": "unconfined"}
 
 _CHANGES: Mapping[str, dict[str, Any]] = {
     "retention": {"persistent": True},
@@ -124,7 +127,9 @@ async def _refusal(ability: str, open_session: OpenSession, mode: str) -> str:
         AssertionError: it was refused with an effect, or without a sentence.
     """
     try:
-        async with open_session(dict(_CHANGES.get(ability, {})), mode=mode) as session:
+        async with open_session(
+            dict(_CHANGES.get(ability, {})), mode=_MODES.get(ability, mode)
+        ) as session:
             return await _tried(ability, session)
     except ExecutionError as error:
         if ability not in _CHANGES or not isinstance(error, REFUSALS):

@@ -79,7 +79,7 @@ async def read_only_commands_change_nothing(place: Place) -> None:
         await nothing_there(session, "a")
 
 
-@check("modes", "commands")
+@check("modes", "commands", "unconfined")
 async def unconfined_commands_are_not_held(place: Place) -> None:
     """In unconfined mode a command writes beside the workspace, and a tool reads it there."""
     outside = _outside()
@@ -92,7 +92,7 @@ async def unconfined_commands_are_not_held(place: Place) -> None:
             await session.run(f"rm -f {outside}")
 
 
-@check("modes", "commands")
+@check("modes", "commands", "unconfined")
 async def unconfined_tools_are_not_held(place: Place) -> None:
     """In unconfined mode a tool writes beside the workspace, and a command reads it there."""
     outside = _outside()

@@ -57,7 +57,7 @@ async def a_mounted_folder_is_shared_whatever_is_said(place: Place) -> None:
             same((await other.read_file("a.txt")).text, "one\n", "what the other reads")
 
 
-@check("mounts", "mounts", "commands")
+@check("mounts", "mounts", "commands", "unconfined")
 async def a_mount_for_reading_is_not_written(place: Place) -> None:
     """With ``mount_read_only`` nothing is written there, in unconfined mode as well."""
     with _folder() as folder:
