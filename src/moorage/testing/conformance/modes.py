@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 
-from moorage.errors import ConfigError, Refused
+from moorage.errors import ConfigError, ExecutionError, Refused
 from moorage.host.session import Session
 from moorage.testing.conformance.place import Place, names_in
 from moorage.testing.conformance.registry import check
 from moorage.testing.conformance.seeing import fails, holds, nothing_there, same
 
 
-def _outside() -> str:
-    return f"/tmp/moorage-check-{secrets.token_hex(6)}"  # noqa: S108 - nobody can guess the name
+@asynccontextmanager
+async def _outside(session: Session) -> AsyncIterator[str]:
+    """Give a path beside the workspace; what a broken boundary lets be written there is removed."""
+    path = f"/tmp/moorage-check-{secrets.token_hex(6)}"  # noqa: S108 - nobody can guess the name
+    try:
+        yield path
+    finally:
+        with suppress(ExecutionError):
+            await session.run(f"rm -f {path}")
 
 
 async def _writes(session: Session, path: str) -> bool:
@@ -26,8 +35,7 @@ async def _writes(session: Session, path: str) -> bool:
 @check("modes", "commands", "confinement")
 async def a_standard_command_writes_only_inside(place: Place) -> None:
     """A confined command writes the workspace and nothing beside it, whoever it runs as."""
-    outside = _outside()
-    async with place.session(mode="standard") as session:
+    async with place.session(mode="standard") as session, _outside(session) as outside:
         ran = await session.run(
             f"echo x > in; echo x > {outside}; echo x > ../x; test -e {outside}"
         )
@@ -49,8 +57,7 @@ async def a_standard_command_changes_nothing_of_the_system(place: Place) -> None
 @check("modes", "commands", "confinement", "processes")
 async def a_background_command_is_confined_too(place: Place) -> None:
     """What runs in the background is held by the same boundary."""
-    outside = _outside()
-    async with place.session(mode="standard") as session:
+    async with place.session(mode="standard") as session, _outside(session) as outside:
         command = f"echo x > in; echo x > {outside} || echo refused"
         record = await session.processes.start(command, tty=False)
         windows = [each async for each in session.processes.follow(record.id)]
@@ -71,8 +78,7 @@ async def read_only_tools_change_nothing(place: Place) -> None:
 @check("modes", "commands", "confinement")
 async def read_only_commands_change_nothing(place: Place) -> None:
     """In read-only mode a command that reads runs, and one that writes has no effect."""
-    outside = _outside()
-    async with place.session(mode="read_only") as session:
+    async with place.session(mode="read_only") as session, _outside(session) as outside:
         same((await session.run("ls")).exit_code, 0, "the exit code of ls")
         for path in ("a", outside):
             holds(not await _writes(session, path), f"a command wrote {path}")
@@ -82,23 +88,18 @@ async def read_only_commands_change_nothing(place: Place) -> None:
 @check("modes", "commands", "unconfined")
 async def unconfined_commands_are_not_held(place: Place) -> None:
     """In unconfined mode a command writes beside the workspace, and a tool reads it there."""
-    outside = _outside()
-    async with place.session(mode="unconfined") as session:
+    async with place.session(mode="unconfined") as session, _outside(session) as outside:
         ran = await session.run(f"echo x > {outside} && cat {outside}")
         same((ran.stdout, ran.exit_code), ("x\n", 0), "the result")
-        try:
-            same((await session.read_file(outside)).text, "x\n", "what the tool reads")
-        finally:
-            await session.run(f"rm -f {outside}")
+        same((await session.read_file(outside)).text, "x\n", "what the tool reads")
 
 
 @check("modes", "commands", "unconfined")
 async def unconfined_tools_are_not_held(place: Place) -> None:
     """In unconfined mode a tool writes beside the workspace, and a command reads it there."""
-    outside = _outside()
-    async with place.session(mode="unconfined") as session:
+    async with place.session(mode="unconfined") as session, _outside(session) as outside:
         await session.write_file(outside, "x\n")
-        ran = await session.run(f"cat {outside}; rm -f {outside}")
+        ran = await session.run(f"cat {outside}")
         same(ran.stdout, "x\n", "what the command reads")
 
 
