@@ -23,9 +23,6 @@ MOST_LIVING = 24
 MOST_BURSTS = 24
 """Processes that print some MB: each of their bytes is looked at in the end."""
 
-MOST_MANAGED_LINES = 200
-"""Of one that prints in a terminal and outlives its worker."""
-
 MANY_LINES = (100_000, 700_000)
 READY_SECONDS = 10.0
 
@@ -51,10 +48,6 @@ class Actor:
         """Return a process to start, already in the chronicle."""
         tag = self.chronicle.new_tag()
         lifecycle: Lifecycle = self.rng.choice(("session", "session", "managed"))
-        if is_terminal and lines > MOST_MANAGED_LINES:
-            # A known limit: what a worker has read of a terminal and not yet written when it is
-            # killed is lost. The kernel moves a pipe into a log by itself, a terminal it does not.
-            lifecycle = "session"
         subject = Subject(
             tag=tag,
             place=self.place.name,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Self, TypeVarTuple, Unpack
 
@@ -217,15 +217,15 @@ class Supervisor:
         """Take a child out of its ``open``, which leaves it running; ``let_go`` closes it later."""
         self._scoped.discard(child)
 
-    async def leave_at_crash(self, child: Child, log: int) -> None:
-        """Have a kept child outlive a loss of this very process; its output then goes into ``log``.
+    async def leave_at_crash(self, child: Child, log: Sequence[int]) -> None:
+        """Have a kept child outlive a loss of this very process; its output goes to ``log``.
 
         Raises:
             EnvironmentDied: its launcher was lost.
             ProvisionError: the nursery is gone.
         """
         if (held := self._held.get(child)) is not None:
-            await held[0].leave_at_crash(held[1], (log, *{child.stdout.fd, child.stderr.fd}))
+            await held[0].leave_at_crash(held[1], (*log, *{child.stdout.fd, child.stderr.fd}))
 
     async def let_go(self, child: Child) -> None:
         """Close a child that was kept; ends its tree if the program itself still runs.

@@ -49,6 +49,23 @@ def test_output_goes_on_behind_what_the_worker_wrote(tmp_path, log, pipe) -> Non
     assert not kept.calls
 
 
+def test_what_a_worker_was_just_moving_comes_before_what_comes_now(tmp_path, log, pipe) -> None:
+    kept, poll = Keeping(), select.poll()
+    stage, end = os.pipe2(os.O_NONBLOCK)
+    try:
+        kept.keep(3, (log, stage, pipe[0]))
+        os.write(pipe[1], b" second")
+        os.write(end, b"first")
+    finally:
+        os.close(stage)
+        os.close(end)
+
+    kept.take_over(poll)
+    turn(kept, poll)
+    kept.close()
+    assert (tmp_path / "log").read_bytes() == b"first second"
+
+
 def test_what_is_left_at_the_end_is_moved(tmp_path, log, pipe) -> None:
     kept = Keeping()
     kept.keep(3, (log, pipe[0]))

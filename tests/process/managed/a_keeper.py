@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -14,6 +15,7 @@ nursery = start_nursery()
 
 import anyio  # noqa: E402 - the nursery is forked before there is an event loop
 
+from moorage.process.kept.log import OutputLog  # noqa: E402
 from moorage.process.managed.control import ProcessManager  # noqa: E402
 from moorage.process.managed.live import Owner, StartSpec  # noqa: E402
 from moorage.process.supervisor import Supervisor  # noqa: E402
@@ -29,7 +31,12 @@ until test -e end; do sleep 0.02; done
 """
 
 
-async def work(mode: str, root: str, folder: str) -> None:
+def die_halfway() -> None:
+    """Have this worker killed between taking output of a terminal and moving it into its log."""
+    OutputLog.take = lambda *_: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[assignment,method-assign,return-value]
+
+
+async def work(mode: str, root: str, folder: str, halfway: str = "") -> None:
     plan = Plan(PermissionMode(mode), (root,))
     redactor = Redactor()
     async with Supervisor(nursery, base_variables=lambda _: VARIABLES) as supervisor:
@@ -38,7 +45,11 @@ async def work(mode: str, root: str, folder: str) -> None:
         )
         await manager.open()
         ids = []
-        for tty, lifecycle in ((True, "managed"), (False, "managed"), (True, "session")):
+        kinds = [(True, "managed"), (False, "managed"), (True, "session")]
+        if halfway:
+            die_halfway()
+            kinds = kinds[:1]
+        for tty, lifecycle in kinds:
             record = await manager.start(
                 StartSpec(
                     command=COMMAND,

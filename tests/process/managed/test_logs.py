@@ -3,6 +3,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import os
+import sys
 
 import pytest
 
@@ -200,3 +201,33 @@ async def test_offsets_chain_over_characters_of_several_bytes_after_a_cut(bench)
                 break
         assert at == record.total_bytes
         assert "".join(parts) == kept.decode(errors="replace")
+
+
+def test_output_of_a_terminal_goes_by_a_pipe_that_another_process_can_empty(log) -> None:
+    ours, theirs = os.openpty()
+    try:
+        os.set_blocking(ours, False)
+        assert log.descriptors == (log.fd,)
+        log.stage()
+        log.stage()
+        assert len(log.descriptors) == 2
+        with pytest.raises(BlockingIOError):
+            log.take_terminal(ours, 1024)
+        os.write(theirs, b"spoken")
+        assert log.take_terminal(ours, 1024) == len("spoken")
+    finally:
+        os.close(theirs)
+    with pytest.raises(OSError, match="Input/output"):
+        log.take_terminal(ours, 1024)
+    os.close(ours)
+    assert log.read(0, 100) == b"spoken"
+
+
+def test_output_that_the_kernel_cannot_put_into_a_pipe_is_copied(log) -> None:
+    counter = os.eventfd(7)
+    try:
+        log.stage()
+        assert log.take_terminal(counter, 1024) == 8
+    finally:
+        os.close(counter)
+    assert log.read(0, 100) == (7).to_bytes(8, sys.byteorder)

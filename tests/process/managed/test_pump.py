@@ -31,7 +31,7 @@ class ScriptedLog:
         self.taken += answer
         return answer
 
-    take = copy
+    take = take_terminal = copy
 
 
 @pytest.fixture

@@ -98,6 +98,29 @@ async def test_what_a_survivor_prints_goes_on_in_its_log(left, bench) -> None:
         assert text.replace("\r", "").startswith("before\nafter")
 
 
+async def test_what_a_worker_was_just_moving_when_it_was_killed_is_in_the_log(
+    bench, place, hand
+) -> None:
+    argv = [sys.executable, str(KEEPER), "unconfined", str(place.root), str(bench.folder)]
+    await bench.manager.aclose()
+    with anyio.fail_after(20):
+        worker = await anyio.run_process([*argv, "halfway"], check=False, stderr=None)
+    assert worker.returncode == -signal.SIGKILL
+    bench.manager = bench.make()
+    await bench.manager.open()
+    (survivor,) = bench.manager.list(bench.session)
+    try:
+        for word in ("go", "end"):
+            (place.root / word).touch()
+        record = await bench.end_of(survivor.id)
+        text = await bench.until_printed(survivor.id, "after")
+        assert text.replace("\r", "") == "before\nafter\n"
+        assert record.total_bytes == len("before\r\nafter\r\n")
+    finally:
+        await bench.stop(survivor.id)
+        await hand.await_end(survivor.pid)
+
+
 async def test_the_end_of_a_survivor_is_seen(left, bench) -> None:
     left.say("go")
     left.say("end")

@@ -27,6 +27,14 @@ class Kept:
         self.log = os.dup(log)
         self.sources = [os.dup(source) for source in sources]
 
+    def move_waiting(self) -> None:
+        """Move what lies in the sources into the log, one after the other."""
+        for source in self.sources:
+            with suppress(BlockingIOError):
+                for _ in range(MOST_LAST_READS):
+                    if not _move(source, self.log):
+                        break
+
     def close(self) -> None:
         """Let go of everything."""
         for descriptor in (self.log, *self.sources):
@@ -59,8 +67,13 @@ class Keeping:
             kept.close()
 
     def take_over(self, poll: select.poll) -> None:
-        """Have the output of every kept call wake the launcher, as the worker is gone."""
+        """Have the output of every kept call wake the launcher, as the worker is gone.
+
+        What already waits is moved first, source by source: a worker can leave a pipe that it was
+        just emptying, and what that holds comes before all that comes now.
+        """
         for kept in self._kept.values():
+            kept.move_waiting()
             for source in kept.sources:
                 poll.register(source, select.POLLIN)
 
@@ -77,11 +90,7 @@ class Keeping:
     def close(self) -> None:
         """Move what is left into the logs, and keep nothing any more."""
         for kept in self._kept.values():
-            for source in kept.sources:
-                with suppress(BlockingIOError):
-                    for _ in range(MOST_LAST_READS):
-                        if not _move(source, kept.log):
-                            break
+            kept.move_waiting()
         for call in list(self._kept):
             self.forget(call)
 

@@ -5,6 +5,7 @@ Offsets are logical: they count every byte that was ever logged, whatever is sti
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from contextlib import suppress
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 _FLAGS = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _COPY_BYTES = 1024 * 1024
 _HASH_BYTES = 256 * 1024
+_STAGE_BYTES = 64 * 1024
+"""More than a terminal gives at a time, and what an ordinary pipe holds."""
 
 
 class OutputLog:
@@ -38,6 +41,7 @@ class OutputLog:
         self._process_id = process_id
         self._name = f"{process_id}.log"
         self._fd = -1
+        self._stage: tuple[int, int] | None = None
         # A flood is written from a thread, and two pipes may end in one log.
         self._writing = Lock()
 
@@ -50,6 +54,11 @@ class OutputLog:
     def fd(self) -> int:
         """Return the open file, positioned at its end; below zero when it is closed."""
         return self._fd
+
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        """Return the open file and what holds bytes that are on their way into it."""
+        return (self._fd,) if self._stage is None else (self._fd, self._stage[0])
 
     def create(self) -> None:
         """Make the file.
@@ -110,6 +119,38 @@ class OutputLog:
             else:
                 return moved
         return self.copy(pipe, most)
+
+    def stage(self) -> None:
+        """Have what comes from a terminal go by a pipe, which can be emptied by another process.
+
+        So nothing of it is ever in the memory of this process alone, whose death would lose it.
+
+        Raises:
+            OSError: there is no pipe to be had.
+        """
+        if self._stage is None:
+            self._stage = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+
+    def take_terminal(self, terminal: int, most: int) -> int:
+        """Do what ``take`` does for a terminal.
+
+        Raises:
+            BlockingIOError: there is nothing to be taken.
+            OSError: EIO, when nobody holds the other side of the terminal any more.
+        """
+        if self._stage is None:
+            return self.copy(terminal, most)
+        source, sink = self._stage
+        try:
+            staged = os.splice(terminal, sink, min(most, _STAGE_BYTES))
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
+            return self.copy(terminal, most)  # A kernel that cannot do so with a terminal.
+        left = staged
+        while left:
+            left -= self.take(source, left)
+        return staged
 
     def copy(self, source: int, most: int) -> int:
         """Do what ``take`` does for a source that is no pipe."""
@@ -192,6 +233,9 @@ class OutputLog:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+        stage, self._stage = self._stage, None
+        for end in stage or ():
+            os.close(end)
 
     def remove(self) -> None:
         """Close and remove the file."""

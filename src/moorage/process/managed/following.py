@@ -70,9 +70,13 @@ class Keeper:
 
     async def leave_at_crash(self, live: Live, child: Child) -> None:
         """Have a managed process outlive a loss of this worker, its log included."""
-        if live.log.fd >= 0:
-            with suppress(ExecutionError):  # It has ended; whoever follows it is told.
-                await self._supervisor.leave_at_crash(child, live.log.fd)
+        if live.log.fd < 0:
+            return
+        if live.record.tty:
+            with suppress(OSError):  # No pipe to be had: then by way of this process.
+                live.log.stage()
+        with suppress(ExecutionError):  # It has ended; whoever follows it is told.
+            await self._supervisor.leave_at_crash(child, live.log.descriptors)
 
     def cut(self, live: Live) -> None:
         """Cut a log to its kept tail; where there is no room for that it stays as it is."""

@@ -39,7 +39,7 @@ class Pump:
         self._log = log
         self._grown = grown
         self._limits = limits
-        self._take = log.copy if os.isatty(source.fd) else log.take
+        self._take = log.take_terminal if os.isatty(source.fd) else log.take
         self._is_large = False
         self.ended = anyio.Event()
 
