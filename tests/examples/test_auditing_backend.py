@@ -105,8 +105,9 @@ async def test_a_cancelled_command_is_ended_at_the_peer_and_the_session_goes_on(
         await anyio.wait_readable(process)
         os.close(process)
         assert (await session.run("echo on")).stdout == "on\n"
+    # A call that nobody waits for any more may be answered after a later one.
     outcomes = [line["outcome"] for line in lines(audit) if line["event"] == "answered"]
-    assert outcomes == ["done", "cancelled", "done"]
+    assert sorted(outcomes) == ["cancelled", "done", "done"]
 
 
 async def test_a_missing_or_silent_peer_fails_the_session_and_nothing_takes_its_place(

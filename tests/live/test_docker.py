@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
 from tests.live.conftest import Opener
 from tests.live.engine import WORKER_IMAGE, DockerEngine
 
+import moorage
 from moorage.backends.container import HOME
 from moorage.errors import (
     BackendUnavailable,
@@ -23,6 +26,8 @@ from moorage.errors import (
     RetainedStateMissing,
 )
 from moorage.testing.honesty import PROBES
+from moorage.transports.stdio import ChildTransport
+from moorage.transports.transport import Transport
 
 pytestmark = [
     pytest.mark.needs("root"),
@@ -33,6 +38,22 @@ pytestmark = [
 
 def container_of(session) -> str:
     return str(session._environment.placement.identity)
+
+
+CHOSEN = ("User", "Image", "WorkingDir", "Env", "Labels", "Entrypoint", "Cmd")
+WAYS = ("socket", "command line")
+
+
+def choose(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the engine spoken to by its socket, or by its command line alone."""
+    if way == "command line":
+        monkeypatch.setattr("moorage.backends.engine.socket_of", lambda _: None)
+
+
+@pytest.fixture(params=WAYS)
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    choose(request.param, monkeypatch)
+    return str(request.param)
 
 
 def names(engine: DockerEngine) -> list[str]:
@@ -153,7 +174,17 @@ async def test_a_container_of_someone_else_under_the_same_name_is_left_alone(
     engine.run("rm", name)
 
 
-async def test_the_transport_may_be_lost_and_nothing_is_done_twice(open_box: Opener) -> None:
+def lose(transport: Transport) -> None:
+    """Lose the way to a worker, as when a network or a program on the way fails."""
+    if isinstance(transport, ChildTransport):
+        os.killpg(transport.pid, 9)
+    else:
+        transport._stream._shut(socket.SHUT_RDWR)
+
+
+async def test_the_transport_may_be_lost_and_nothing_is_done_twice(
+    open_box: Opener, way: str
+) -> None:
     async with open_box() as session:
         await session.run("true")
         lost = []
@@ -169,9 +200,44 @@ async def test_the_transport_may_be_lost_and_nothing_is_done_twice(open_box: Ope
             while not (await session.run("cat log 2>/dev/null")).stdout:
                 await anyio.lowlevel.checkpoint()
             transport = session._environment._connection._transport
-            os.killpg(transport.pid, 9)
+            assert isinstance(transport, ChildTransport) is (way == "command line")
+            lose(transport)
         assert len(lost) == 1
         assert (await session.run("touch go; cat log")).stdout == "once\n"
+
+
+def facts_of(engine: DockerEngine, session: moorage.Session) -> list[dict[str, Any]]:
+    """Return what a container is, but for its name and for what nobody chose."""
+    told = engine.said("inspect", container_of(session))
+    told = told.replace(container_of(session), "CONTAINER").replace(session.id, "SESSION")
+    (found,) = json.loads(told)
+    config = {key: found["Config"][key] for key in CHOSEN}
+    host = {key: value for key, value in found["HostConfig"].items() if value}
+    del host["RestartPolicy"]  # Two words for none.
+    return [config, host, *found["Mounts"]]
+
+
+async def test_a_container_is_the_same_whichever_way_the_engine_is_told(
+    open_box: Opener, engine: DockerEngine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    mounted = tmp_path / "mounted"
+    mounted.mkdir()
+    profile = {
+        "host_workspace": str(mounted),
+        "mount_read_only": True,
+        "memory_mb": 256,
+        "cpus": 0.5,
+        "user": "1234:1234",
+        "network": "none",
+    }
+    made = []
+    for way in WAYS:
+        choose(way, monkeypatch)
+        async with open_box(profile) as session:
+            await session.run("true")
+            made.append(facts_of(engine, session))
+    assert made[0] == made[1]
+    assert made[0][1]["Memory"] == 256 * 2**20
 
 
 async def test_limits_are_those_of_the_profile(open_box: Opener, engine: DockerEngine) -> None:

@@ -22,7 +22,7 @@ from moorage.app.pruning import Prunable, find_leftovers, remove_leftovers
 from moorage.app.removing import remove_with_environment
 from moorage.app.sessions import list_sessions
 from moorage.backends.bundle import WorkerBundle
-from moorage.backends.container import labels_of, owner
+from moorage.backends.container import label_words, labels_of, owner
 from moorage.errors import BackendUnavailable, NotFound, RetainedStateMissing
 
 pytestmark = [
@@ -320,8 +320,8 @@ def test_a_delivery_that_was_cut_off_is_left_over_with_its_volume(
     volume, carrier = f"{identity}-volume", f"{identity}-carrier"
     engine.said("volume", "create", "--label=moorage.bundle=of-a-former-version", volume)
     try:
-        words = (f"--name={carrier}", *labels, f"--volume={volume}:/x", BARE_IMAGE, "/bin/true")
-        engine.run("create", *words)
+        words = (f"--name={carrier}", *label_words(labels), f"--volume={volume}:/x")
+        engine.run("create", *words, BARE_IMAGE, "/bin/true")
         found = {each.name for each in found_by(owned, also=volume).leftovers}
         assert {carrier, volume} <= found
         assert removed_by(owned, also=volume) == []

@@ -51,15 +51,19 @@ def owner() -> str:
     return f"{getpass.getuser()}@{socket.gethostname()}"
 
 
-def labels_of(identity: str, owner: str, state: str, *, is_retained: bool) -> list[str]:
-    """Return the options that say whose a container is, so that it is found without its host."""
-    told = {
+def labels_of(identity: str, owner: str, state: str, *, is_retained: bool) -> dict[str, str]:
+    """Return the labels that say whose a container is, so that it is found without its host."""
+    return {
         LABEL_IDENTITY: identity,
         LABEL_OWNER: owner,
         LABEL_STATE: state,
         LABEL_RETAINED: "yes" if is_retained else "no",
     }
-    return [f"--label={name}={value}" for name, value in told.items()]
+
+
+def label_words(labels: dict[str, str]) -> list[str]:
+    """Return labels as the command line takes them."""
+    return [f"--label={name}={value}" for name, value in labels.items()]
 
 
 def wanted_of(placement: Placement, owner: str) -> Wanted:
@@ -110,26 +114,86 @@ def worker_in(found: dict[str, Any]) -> ContainerWorker:
         ) from error
 
 
-def create_words(
-    wanted: Wanted, worker: ContainerWorker, first_worker: tuple[str, ...]
-) -> tuple[str, ...]:
-    """Return the words of the order that makes the container."""
-    words = ["create", "--init", f"--name={wanted.name}", f"--workdir={wanted.workspace}"]
-    words += labels_of(wanted.name, wanted.owner, wanted.state, is_retained=wanted.is_retained)
-    words += ["--cap-drop=ALL", "--security-opt=no-new-privileges", f"--pids-limit={PIDS_LIMIT}"]
-    words += [f"--label={LABEL_WORKER}={msgspec.json.encode(worker).decode()}"]
-    words += [f"--env=HOME={HOME}"]
-    words += [f"--user={wanted.user}"] if wanted.user else []
-    words += [f"--network={wanted.network}"] if wanted.network else []
-    words += [f"--cpus={wanted.cpus:g}"] if wanted.cpus else []
-    if wanted.memory_mb:
-        # As much swap as memory would make the limit twice what it says.
-        words += [f"--memory={wanted.memory_mb}m", f"--memory-swap={wanted.memory_mb}m"]
-    if wanted.host_workspace:
+class Order(msgspec.Struct, frozen=True, kw_only=True):
+    """What an engine is told to make: said as the words of its command line or as JSON."""
+
+    wanted: Wanted
+    worker: ContainerWorker
+    first_worker: tuple[str, ...]
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """Return what runs in the container, after its shell."""
+        return ("-c", _KEEP_ALIVE, "sh", *self.first_worker)
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Return the labels of the container."""
+        wanted = self.wanted
+        of = labels_of(wanted.name, wanted.owner, wanted.state, is_retained=wanted.is_retained)
+        return of | {LABEL_WORKER: msgspec.json.encode(self.worker).decode()}
+
+    @property
+    def mounts(self) -> tuple[str, ...]:
+        """Return what is mounted, as the command line takes it."""
+        wanted = self.wanted
+        if not wanted.host_workspace:
+            return self.worker.mounts
         mount = f"type=bind,source={wanted.host_workspace},target={wanted.workspace}"
-        words += [f"--mount={mount}{',readonly' if wanted.is_read_only else ''}"]
-    words += [f"--mount={mount}" for mount in worker.mounts]
-    return (*words, "--entrypoint=/bin/sh", wanted.image, "-c", _KEEP_ALIVE, "sh", *first_worker)
+        return (f"{mount}{',readonly' if wanted.is_read_only else ''}", *self.worker.mounts)
+
+    def words(self) -> tuple[str, ...]:
+        """Return the order for the command line."""
+        wanted = self.wanted
+        words = ["create", "--init", f"--name={wanted.name}", f"--workdir={wanted.workspace}"]
+        words += label_words(self.labels)
+        words += [*("--cap-drop=ALL", "--security-opt=no-new-privileges")]
+        words += [f"--pids-limit={PIDS_LIMIT}", f"--env=HOME={HOME}"]
+        words += [f"--user={wanted.user}"] if wanted.user else []
+        words += [f"--network={wanted.network}"] if wanted.network else []
+        words += [f"--cpus={wanted.cpus:g}"] if wanted.cpus else []
+        if wanted.memory_mb:
+            # As much swap as memory would make the limit twice what it says.
+            words += [f"--memory={wanted.memory_mb}m", f"--memory-swap={wanted.memory_mb}m"]
+        words += [f"--mount={mount}" for mount in self.mounts]
+        return (*words, "--entrypoint=/bin/sh", wanted.image, *self.command)
+
+    def body(self) -> dict[str, Any]:
+        """Return the same order for the engine itself."""
+        wanted = self.wanted
+        limits = {
+            "NanoCpus": round(wanted.cpus * 1e9),
+            "Memory": wanted.memory_mb * 2**20,
+            "MemorySwap": wanted.memory_mb * 2**20,
+            "PidsLimit": PIDS_LIMIT,
+        }
+        return {
+            "Image": wanted.image,
+            "User": wanted.user,
+            "WorkingDir": wanted.workspace,
+            "Env": [f"HOME={HOME}"],
+            "Labels": self.labels,
+            "Entrypoint": ["/bin/sh"],
+            "Cmd": self.command,
+            "HostConfig": limits
+            | {
+                "Init": True,
+                "CapDrop": ["ALL"],
+                "SecurityOpt": ["no-new-privileges"],
+                "NetworkMode": wanted.network or "default",
+                "Mounts": [_mount_body(mount) for mount in self.mounts],
+            },
+        }
+
+
+def _mount_body(mount: str) -> dict[str, Any]:
+    fields = dict(field.partition("=")[::2] for field in mount.split(","))
+    return {
+        "Type": fields["type"],
+        "Source": fields["source"],
+        "Target": fields["target"],
+        "ReadOnly": "readonly" in fields,
+    }
 
 
 def check_mount(wanted: Wanted) -> None:

@@ -9,7 +9,7 @@ import msgspec
 
 from moorage.backends.backend import Placement
 from moorage.backends.bundle import WorkerBundle, bundle_argv, find_bundle
-from moorage.backends.container import WORKER_FOLDER, ContainerWorker, labels_of, owner
+from moorage.backends.container import WORKER_FOLDER, ContainerWorker, label_words, labels_of, owner
 from moorage.backends.engine import Engine, last_line
 from moorage.backends.locking import alone
 from moorage.backends.profile import LOCAL
@@ -138,7 +138,8 @@ async def _fill(engine: Engine, placement: Placement, bundle: WorkerBundle, name
     mount = f"type=volume,source={name},target={WORKER_FOLDER}"
     image = placement.profile.image
     labels = labels_of(placement.identity, owner(), str(placement.host_state), is_retained=False)
-    words = ("create", f"--name={carrier}", *labels, f"--mount={mount}", "--entrypoint=/x", image)
+    named = (f"--name={carrier}", *label_words(labels))
+    words = ("create", *named, f"--mount={mount}", "--entrypoint=/x", image)
     await engine.order(*words, seconds=seconds, failing=failing)
     try:
         await engine.order(

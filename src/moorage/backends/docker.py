@@ -15,11 +15,11 @@ from moorage.backends.backend import Backend, Placement
 from moorage.backends.container import (
     HOME,
     ContainerWorker,
+    Order,
     Wanted,
     archive_of,
     check_mount,
     check_same,
-    create_words,
     has_account,
     owner,
     wanted_of,
@@ -30,7 +30,6 @@ from moorage.backends.engine import Engine, last_line
 from moorage.backends.grace import grace_seconds
 from moorage.backends.locking import alone
 from moorage.backends.steps import step
-from moorage.backends.transport_variables import transport_variables
 from moorage.confine.private_folders import make_private
 from moorage.errors import (
     BackendUnavailable,
@@ -38,7 +37,6 @@ from moorage.errors import (
     RetainedStateMissing,
     ShutdownIncomplete,
 )
-from moorage.transports.stdio import ChildTransport
 from moorage.transports.transport import Transport
 
 PROVISION_SECONDS = 60.0
@@ -69,10 +67,8 @@ class ContainerBackend:
         async with alone(lock, PROVISION_SECONDS, "has been making this container"):
             worker = await self._provision(placement)
         words = (*worker.argv, *connect_words(placement))
-        return await ChildTransport.start(
-            self._engine.argv("exec", "--interactive", placement.identity, *words),
-            variables=transport_variables(),
-            grace_seconds=grace_seconds(placement.profile),
+        return await self._engine.attach(
+            placement.identity, words, grace_seconds(placement.profile)
         )
 
     async def end_worker(self, placement: Placement) -> None:
@@ -114,14 +110,14 @@ class ContainerBackend:
             worker = await worker_for(self._engine, placement)
             with step("container"):
                 await self._create(wanted, placement, worker)
-                await self._start(wanted)
+                await self._engine.start(wanted.name)
             return worker
         with step("container"):
             check_same(wanted, found)
             worker = worker_in(found)
             _check_version(worker, wanted)
             if not found["State"]["Running"]:
-                await self._start(wanted)
+                await self._engine.start(wanted.name)
         return worker
 
     def _check_not_lost(self, placement: Placement) -> None:
@@ -135,11 +131,7 @@ class ContainerBackend:
     async def _create(self, wanted: Wanted, placement: Placement, worker: ContainerWorker) -> None:
         check_mount(wanted)
         first = (*worker.argv, *connect_words(placement, "--start"))
-        await self._engine.order(
-            *create_words(wanted, worker, first),
-            seconds=self._engine.limits.create_seconds,
-            failing=f"no container could be made of {wanted.image}",
-        )
+        await self._engine.create(Order(wanted=wanted, worker=worker, first_worker=first))
         try:
             made = await self._engine.inspect("container", wanted.name)
             # An engine that cannot limit something says so in passing, and goes on without.
@@ -149,14 +141,6 @@ class ContainerBackend:
             with anyio.CancelScope(shield=True):
                 await self._remove(wanted)
             raise
-
-    async def _start(self, wanted: Wanted) -> None:
-        await self._engine.order(
-            "start",
-            wanted.name,
-            seconds=self._engine.limits.start_seconds,
-            failing=f"the container {wanted.name} could not be started",
-        )
 
     async def _remove(self, wanted: Wanted) -> None:
         with suppress(BackendUnavailable):

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import subprocess
+from contextlib import suppress
 from typing import Any
 
 import anyio
 import msgspec
 
+from moorage.backends.container import Order
+from moorage.backends.engine_socket import NotHere, socket_of
 from moorage.backends.transport_variables import transport_variables
 from moorage.errors import BackendUnavailable, ProvisionError
+from moorage.transports.stdio import ChildTransport
+from moorage.transports.transport import Transport
 
 INSTALL_HINT = "Install it, or choose another environment; nothing runs locally in its place."
 
@@ -114,7 +119,11 @@ class Engine:
         Raises:
             BackendUnavailable: the engine cannot be reached.
         """
-        answer = await self.ask(kind, "inspect", name, seconds=self.limits.look_seconds)
+        seconds = self.limits.look_seconds
+        if (near := socket_of(self.program)) is not None:
+            with suppress(NotHere):
+                return await near.inspect(kind, name, seconds)
+        answer = await self.ask(kind, "inspect", name, seconds=seconds)
         if answer.exit_code == 0:
             found: list[dict[str, Any]] = msgspec.json.decode(answer.output)
             return found[0] if found else None
@@ -122,6 +131,55 @@ class Engine:
             return None
         await self.check_running()
         return None
+
+    async def create(self, order: Order) -> None:
+        """Make a container.
+
+        Raises:
+            ProvisionError: it cannot be made.
+            BackendUnavailable: the engine cannot be reached.
+        """
+        failing = f"no container could be made of {order.wanted.image}"
+        seconds = self.limits.create_seconds
+        if (near := socket_of(self.program)) is not None:
+            with suppress(NotHere):
+                if complaint := await near.create(order.wanted.name, order.body(), seconds):
+                    raise ProvisionError(f"{failing}: {last_line(complaint)}")
+                return
+        await self.order(*order.words(), seconds=seconds, failing=failing)
+
+    async def start(self, container: str) -> None:
+        """Start a container.
+
+        Raises:
+            ProvisionError: it cannot be started.
+            BackendUnavailable: the engine cannot be reached.
+        """
+        failing = f"the container {container} could not be started"
+        seconds = self.limits.start_seconds
+        if (near := socket_of(self.program)) is not None:
+            with suppress(NotHere):
+                if complaint := await near.start(container, seconds):
+                    raise ProvisionError(f"{failing}: {last_line(complaint)}")
+                return
+        await self.order("start", container, seconds=seconds, failing=failing)
+
+    async def attach(
+        self, container: str, argv: tuple[str, ...], grace_seconds: float
+    ) -> Transport:
+        """Start a program in a container, and return the way to its standard streams.
+
+        Raises:
+            BackendUnavailable: it cannot be started, or the engine cannot be reached.
+        """
+        if (near := socket_of(self.program)) is not None:
+            with suppress(NotHere):
+                return await near.attach(container, argv, self.limits.start_seconds, grace_seconds)
+        return await ChildTransport.start(
+            self.argv("exec", "--interactive", container, *argv),
+            variables=transport_variables(),
+            grace_seconds=grace_seconds,
+        )
 
 
 def last_line(complaint: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import stat
 from contextlib import suppress
 
@@ -53,7 +52,7 @@ def replace_private(file: str | os.PathLike[str], data: bytes, *, is_synced: boo
     Raises:
         OSError: it cannot be written; the former one stands.
     """
-    staged = f"{os.fspath(file)}.{secrets.token_hex(4)}"
+    staged = f"{os.fspath(file)}.{os.urandom(4).hex()}"
     descriptor = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
         with os.fdopen(descriptor, "wb") as handle:

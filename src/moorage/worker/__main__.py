@@ -1,7 +1,8 @@
 """The worker's entry point: serves one host on standard streams, or many on a private socket.
 
 Its first act, before an event loop is imported, is to fork the nursery that later starts every
-command; so this module imports nothing heavy at the top.
+command; so this module imports nothing heavy at the top, and what only passes bytes to a worker
+that runs imports nothing more.
 """
 
 from __future__ import annotations
@@ -11,13 +12,11 @@ import os
 import sys
 from pathlib import Path
 
-from moorage.confine.nursery import start_nursery
 from moorage.errors import ExecutionError
-from moorage.process import login
-from moorage.process.leftovers import remove_tree
-from moorage.worker.options import options_of
 
 _STDERR = 2
+_HELP_COLUMNS = 98
+"""Told its width, ``argparse`` does not load what finds it out."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -27,6 +26,7 @@ def parser() -> argparse.ArgumentParser:
         description="Serve workspace tools to one host over standard input and output.",
         epilog="The host starts this program; see `moorage run --help` for the way in for people. "
         "`moorage-worker connect --help` tells how a host reaches one that stays.",
+        formatter_class=lambda prog: argparse.HelpFormatter(prog, width=_HELP_COLUMNS),
     )
     described.add_argument("--version", action="store_true", help="print the version and end")
     described.add_argument(
@@ -85,7 +85,6 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the worker until its host closes the connection; return the exit code."""
     words = sys.argv[1:] if arguments is None else arguments
     if words[:1] == ["connect"]:
-        # Late: a worker that is started by its host does without.
         from moorage.worker.staying.connecting import main as connect  # noqa: PLC0415
 
         return connect(words[1:], main)
@@ -94,6 +93,16 @@ def main(arguments: list[str] | None = None) -> int:
 
         sys.stdout.write(f"moorage-worker {version('moorage')}\n")
         return 0
+    return _work(words)
+
+
+def _work(words: list[str]) -> int:
+    """Be the worker."""
+    from moorage.confine.nursery import start_nursery  # noqa: PLC0415
+    from moorage.process import login  # noqa: PLC0415
+    from moorage.process.leftovers import remove_tree  # noqa: PLC0415
+    from moorage.worker.options import options_of  # noqa: PLC0415
+
     described = parser()
     parsed = described.parse_args(words)
     if parsed.stay and parsed.ready_fd is None:

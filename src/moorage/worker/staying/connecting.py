@@ -1,21 +1,19 @@
 """``moorage-worker connect``: find or start the worker of one session here, and pass bytes to it.
 
 This is how a host reaches a worker that outlives the way to it, in a container or on another
-machine: the same worker answers the next time. It imports no event loop, so that it starts soon.
+machine: the same worker answers the next time. It imports little, so that it starts soon.
 """
 
 from __future__ import annotations
 
 import argparse
 import fcntl
-import hashlib
 import os
 import select
 import socket
 import sys
 import threading
 import time
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -48,6 +46,8 @@ _MAX_LOG_BYTES = 1024 * 1024
 _TAIL_BYTES = 2048
 _CHUNK = 256 * 1024
 _FIRST_FREE, _HIGHEST = 3, 4096
+_HELP_COLUMNS = 98
+_LONGEST_NAME_BYTES = 200
 
 
 def parser() -> argparse.ArgumentParser:
@@ -57,6 +57,8 @@ def parser() -> argparse.ArgumentParser:
         description="Reach the worker of one session, started when there is none, "
         "over standard input and output.",
         allow_abbrev=False,
+        # Told its width, it does not load what finds it out.
+        formatter_class=lambda prog: argparse.HelpFormatter(prog, width=_HELP_COLUMNS),
     )
     described.add_argument("--name", required=True, help="which worker; one per session")
     described.add_argument("--state", default="", help="where the worker keeps its state")
@@ -116,13 +118,14 @@ def folder_of(name: str, state: str) -> Path:
     Raises:
         ConfigError: the name is none, or the folder cannot be used.
     """
-    if not name or name != os.path.basename(name) or name in {".", ".."}:
+    is_long = len(os.fsencode(name)) > _LONGEST_NAME_BYTES
+    if not name or is_long or name != os.path.basename(name) or name in {".", ".."}:
         raise ConfigError(f"{name!r} cannot name a worker.")
     above = os.path.realpath(state or os.path.expanduser("~/.moorage-worker"))
     # A home may be shared by several machines, a socket is not; nor does it survive a boot.
     with suppress(OSError):
-        name += Path("/proc/sys/kernel/random/boot_id").read_text("ascii")
-    folder = Path(above) / "connected" / hashlib.sha256(name.encode()).hexdigest()[:24]
+        name += "-" + Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+    folder = Path(above) / "connected" / name
     try:
         make_private(folder)
     except OSError as error:
@@ -264,6 +267,8 @@ def _become_worker(folder: Path, told: int, begin: Callable[[int], int]) -> NoRe
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 1
     except BaseException:  # noqa: BLE001 - said in the log, and nothing may go on from here
+        import traceback  # noqa: PLC0415 - it is slow
+
         traceback.print_exc()
     finally:
         sys.stderr.flush()
