@@ -145,7 +145,7 @@ class Rounds:
         container = self._container()
         orders: dict[str, Callable[[], object]] = {
             "host": lambda: _kill(host),
-            "transport": lambda: _kill_children(host),
+            "transport": lambda: self._order("exec", container, "sh", "-c", _KILL_WAYS),
             "worker": lambda: self._order("exec", container, "sh", "-c", _KILL_WORKER),
             "container": lambda: self._order("kill", container),
             "removal": lambda: self._order("rm", "--force", container),
@@ -222,18 +222,17 @@ _KILL_WORKER = (
     "tr '\\0' ' ' < $each/cmdline | grep -q 'moorage-worker' && kill -9 ${each#/proc/}; done"
 )
 
+# What passes bytes to a worker has the host at its standard input; the worker has nothing there.
+_KILL_WAYS = (
+    "for each in /proc/[0-9]*; do "
+    "tr '\\0' ' ' < $each/cmdline | grep -q 'moorage-worker connect' "
+    "&& readlink $each/fd/0 | grep -q '^pipe:' && kill -9 ${each#/proc/}; done"
+)
+
 
 def _kill(process: int) -> None:
     with suppress(ProcessLookupError):
         os.kill(process, signal.SIGKILL)
-
-
-def _kill_children(host: int) -> None:
-    """End the ways to its environments, each with its whole group."""
-    with suppress(FileNotFoundError, ProcessLookupError):
-        for task in Path(f"/proc/{host}/task").glob("*/children"):
-            for child in task.read_text().split():
-                os.killpg(int(child), signal.SIGKILL)
 
 
 async def torture(engine: Any, home: Path, seed: int, rounds: int) -> list[str]:
