@@ -89,12 +89,35 @@ def wanted_of(placement: Placement, owner: str) -> Wanted:
     )
 
 
+class Mount(msgspec.Struct, frozen=True, kw_only=True):
+    """A folder of the host (``bind``) or a volume of the engine, and where it is seen."""
+
+    kind: str
+    source: str
+    target: str
+    is_read_only: bool = False
+
+    def word(self) -> str:
+        """Return it for the command line."""
+        mount = f"type={self.kind},source={self.source},target={self.target}"
+        return f"--mount={mount}{',readonly' if self.is_read_only else ''}"
+
+    def body(self) -> dict[str, Any]:
+        """Return it for the engine itself."""
+        return {
+            "Type": self.kind,
+            "Source": self.source,
+            "Target": self.target,
+            "ReadOnly": self.is_read_only,
+        }
+
+
 class ContainerWorker(msgspec.Struct, frozen=True, kw_only=True):
     """How the worker of a container is started, which one it is, and what is mounted for it."""
 
     argv: tuple[str, ...]
     version: str
-    mounts: tuple[str, ...] = ()
+    mounts: tuple[Mount, ...] = ()
 
 
 def worker_in(found: dict[str, Any]) -> ContainerWorker:
@@ -134,20 +157,25 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
         return of | {LABEL_WORKER: msgspec.json.encode(self.worker).decode()}
 
     @property
-    def mounts(self) -> tuple[str, ...]:
-        """Return what is mounted, as the command line takes it."""
+    def mounts(self) -> tuple[Mount, ...]:
+        """Return what is mounted."""
         wanted = self.wanted
         if not wanted.host_workspace:
             return self.worker.mounts
-        mount = f"type=bind,source={wanted.host_workspace},target={wanted.workspace}"
-        return (f"{mount}{',readonly' if wanted.is_read_only else ''}", *self.worker.mounts)
+        workspace = Mount(
+            kind="bind",
+            source=wanted.host_workspace,
+            target=wanted.workspace,
+            is_read_only=wanted.is_read_only,
+        )
+        return (workspace, *self.worker.mounts)
 
     def words(self) -> tuple[str, ...]:
         """Return the order for the command line."""
         wanted = self.wanted
         words = ["create", "--init", f"--name={wanted.name}", f"--workdir={wanted.workspace}"]
         words += label_words(self.labels)
-        words += [*("--cap-drop=ALL", "--security-opt=no-new-privileges")]
+        words += ["--cap-drop=ALL", "--security-opt=no-new-privileges"]
         words += [f"--pids-limit={PIDS_LIMIT}", f"--env=HOME={HOME}"]
         words += [f"--user={wanted.user}"] if wanted.user else []
         words += [f"--network={wanted.network}"] if wanted.network else []
@@ -155,7 +183,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
         if wanted.memory_mb:
             # As much swap as memory would make the limit twice what it says.
             words += [f"--memory={wanted.memory_mb}m", f"--memory-swap={wanted.memory_mb}m"]
-        words += [f"--mount={mount}" for mount in self.mounts]
+        words += [mount.word() for mount in self.mounts]
         return (*words, "--entrypoint=/bin/sh", wanted.image, *self.command)
 
     def body(self) -> dict[str, Any]:
@@ -181,19 +209,9 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
                 "CapDrop": ["ALL"],
                 "SecurityOpt": ["no-new-privileges"],
                 "NetworkMode": wanted.network or "default",
-                "Mounts": [_mount_body(mount) for mount in self.mounts],
+                "Mounts": [mount.body() for mount in self.mounts],
             },
         }
-
-
-def _mount_body(mount: str) -> dict[str, Any]:
-    fields = dict(field.partition("=")[::2] for field in mount.split(","))
-    return {
-        "Type": fields["type"],
-        "Source": fields["source"],
-        "Target": fields["target"],
-        "ReadOnly": "readonly" in fields,
-    }
 
 
 def check_mount(wanted: Wanted) -> None:

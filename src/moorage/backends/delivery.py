@@ -9,7 +9,14 @@ import msgspec
 
 from moorage.backends.backend import Placement
 from moorage.backends.bundle import WorkerBundle, bundle_argv, find_bundle
-from moorage.backends.container import WORKER_FOLDER, ContainerWorker, label_words, labels_of, owner
+from moorage.backends.container import (
+    WORKER_FOLDER,
+    ContainerWorker,
+    Mount,
+    label_words,
+    labels_of,
+    owner,
+)
 from moorage.backends.engine import Engine, last_line
 from moorage.backends.locking import alone
 from moorage.backends.profile import LOCAL
@@ -60,7 +67,7 @@ async def _worker_in(engine: Engine, placement: Placement, image_id: str) -> Con
         )
     bundle = find_bundle()
     await _deliver(engine, placement, bundle)
-    mount = f"type=volume,source={_volume(bundle)},target={WORKER_FOLDER},readonly"
+    mount = _mount(_volume(bundle), is_read_only=True)
     return ContainerWorker(argv=bundle_argv(WORKER_FOLDER), version=own, mounts=(mount,))
 
 
@@ -110,6 +117,10 @@ def _volume(bundle: WorkerBundle) -> str:
     return f"moorage-worker-{bundle.sha256[:24]}"
 
 
+def _mount(volume: str, *, is_read_only: bool = False) -> Mount:
+    return Mount(kind="volume", source=volume, target=WORKER_FOLDER, is_read_only=is_read_only)
+
+
 async def _deliver(engine: Engine, placement: Placement, bundle: WorkerBundle) -> None:
     """Put the portable worker into a volume of the engine, once."""
     bundles = placement.host_state.parent / "bundles"
@@ -135,11 +146,10 @@ async def _fill(engine: Engine, placement: Placement, bundle: WorkerBundle, name
     label = f"--label={LABEL_BUNDLE}={bundle.sha256}"
     await engine.order("volume", "create", label, name, seconds=seconds, failing=failing)
     carrier = f"{name}-{os.urandom(4).hex()}"
-    mount = f"type=volume,source={name},target={WORKER_FOLDER}"
     image = placement.profile.image
     labels = labels_of(placement.identity, owner(), str(placement.host_state), is_retained=False)
     named = (f"--name={carrier}", *label_words(labels))
-    words = ("create", *named, f"--mount={mount}", "--entrypoint=/x", image)
+    words = ("create", *named, _mount(name).word(), "--entrypoint=/x", image)
     await engine.order(*words, seconds=seconds, failing=failing)
     try:
         await engine.order(

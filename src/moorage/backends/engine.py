@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
@@ -10,7 +11,7 @@ import anyio
 import msgspec
 
 from moorage.backends.container import Order
-from moorage.backends.engine_socket import NotHere, socket_of
+from moorage.backends.engine_socket import EngineSocket, NotHere, socket_of
 from moorage.backends.transport_variables import transport_variables
 from moorage.errors import BackendUnavailable, ProvisionError
 from moorage.transports.stdio import ChildTransport
@@ -139,14 +140,13 @@ class Engine:
             ProvisionError: it cannot be made.
             BackendUnavailable: the engine cannot be reached.
         """
-        failing = f"no container could be made of {order.wanted.image}"
         seconds = self.limits.create_seconds
-        if (near := socket_of(self.program)) is not None:
-            with suppress(NotHere):
-                if complaint := await near.create(order.wanted.name, order.body(), seconds):
-                    raise ProvisionError(f"{failing}: {last_line(complaint)}")
-                return
-        await self.order(*order.words(), seconds=seconds, failing=failing)
+        await self._do(
+            lambda near: near.create(order.wanted.name, order.body(), seconds),
+            *order.words(),
+            seconds=seconds,
+            failing=f"no container could be made of {order.wanted.image}",
+        )
 
     async def start(self, container: str) -> None:
         """Start a container.
@@ -155,14 +155,31 @@ class Engine:
             ProvisionError: it cannot be started.
             BackendUnavailable: the engine cannot be reached.
         """
-        failing = f"the container {container} could not be started"
         seconds = self.limits.start_seconds
+        await self._do(
+            lambda near: near.start(container, seconds),
+            *("start", container),
+            seconds=seconds,
+            failing=f"the container {container} could not be started",
+        )
+
+    async def _do(
+        self,
+        tell: Callable[[EngineSocket], Awaitable[str]],
+        *words: str,
+        seconds: float,
+        failing: str,
+    ) -> None:
+        """Have something done by way of the engine's socket, or else of its command line.
+
+        ``tell`` returns what the engine complains of.
+        """
         if (near := socket_of(self.program)) is not None:
             with suppress(NotHere):
-                if complaint := await near.start(container, seconds):
+                if complaint := await tell(near):
                     raise ProvisionError(f"{failing}: {last_line(complaint)}")
                 return
-        await self.order("start", container, seconds=seconds, failing=failing)
+        await self.order(*words, seconds=seconds, failing=failing)
 
     async def attach(
         self, container: str, argv: tuple[str, ...], grace_seconds: float
